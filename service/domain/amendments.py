@@ -53,7 +53,7 @@ from abridged.service.domain.events import (
     SummaryRevoked,
 )
 from abridged.service.domain.ledger import LedgerFinds
-from abridged.service.domain.message import Role
+from abridged.service.domain.message import Message, Role
 from abridged.service.domain.policy import Policy
 from abridged.service.domain.ranges import common, covers, merged, ranges_of, without
 from abridged.service.domain.record import MessageRange
@@ -78,18 +78,18 @@ def needed(state: Conversation, command: object, read: Sequence[MessageAppended]
     match command:
         case PinMessages() | UnpinMessages() if read:
             return _rest_of_units(state, command.numbers, read)
+        case RewindConversation():
+            return _back_by_rewind(state, command.to, read)
+        case AppendMessages() if command.replace_after is not None:
+            return _back_by_rewind(state, command.replace_after, read, [one.message for one in command.messages])
         case _ if read:
             return ()
         case RevokeSummary() if any(record.id == command.record_id for record in state.records):
             return returning(state, revocation(state, command.record_id))
-        case RewindConversation() if command.to < state.message_version:
-            return returning(state, _rewind(state, command.to))
         case ForkConversation():
             return _returning(state, taken_from_fork(state, command))
         case RedactMessages():
             return _returning(state, _redacted(state, command.numbers))
-        case AppendMessages() if command.replace_after is not None and command.replace_after < state.message_version:
-            return returning(state, _rewind(state, command.replace_after))
         case PinMessages():
             return _around(state, command.numbers, pins=state.pins)
         case UnpinMessages():
@@ -114,7 +114,7 @@ def taken_back(
         case DropRules():
             return _dropped(state, command)
         case RewindConversation():
-            return _rewound(state, command)
+            return rewound(state, command.to, originals)
         case RedactMessages():
             redacted = _redacted(state, command.numbers)
             return [*pending_cancelled(state), *redacted] if redacted else []
@@ -224,21 +224,50 @@ def _dropped(state: Conversation, command: DropRules) -> list[Event]:
     return [RulesDropped(names)] if names else []
 
 
-def _rewound(state: Conversation, command: RewindConversation) -> list[Event]:
-    if command.to > state.message_version:
-        raise VersionNotReached(wanted=command.to, actual=state.message_version)
-    event = _rewind(state, command.to)
-    if covers(state.removed, state.message_version) and state.removed[-1].first <= command.to + 1:
+def rewound(
+    state: Conversation, to: int, originals: Sequence[MessageAppended], *, appended: Sequence[Message] = ()
+) -> list[Event]:
+    """The events that remove what follows message `to`, before others are `appended`; none if nothing does.
+
+    Raises VersionNotReached.
+    """
+    if to > state.message_version:
+        raise VersionNotReached(wanted=to, actual=state.message_version)
+    if to == state.message_version or (
+        covers(state.removed, state.message_version) and state.removed[-1].first <= to + 1
+    ):
         return []
-    return [] if command.to == state.message_version else [*pending_cancelled(state), event]
+    return [*pending_cancelled(state), _rewind(state, to, originals, appended)]
 
 
-def _rewind(state: Conversation, to: int) -> ConversationRewound:
-    newest = _newest_left(state, to)
-    touched = [record.id for record in state.records if record.covered[-1].last >= newest]
-    revoked = dependents(state, touched)
-    shown = shown_without(state, revoked)
-    return ConversationRewound(to, revoked, shown, short_without(state, shown))
+def _rewind(
+    state: Conversation, to: int, read: Sequence[MessageAppended], appended: Sequence[Message]
+) -> ConversationRewound:
+    """The event that removes what follows message `to`. Of the messages that it brings back only `read` are known.
+
+    What is left ends in a user's message in its own words, wherever that stands, unless there is no user's message.
+    """
+    known = {m.number: m.message for m in (*state.window, *read)}
+    newest = first = _newest_left(state, to)
+    while True:
+        revoked = dependents(state, [record.id for record in state.records if record.covered[-1].last >= first])
+        shown = shown_without(state, revoked)
+        event = ConversationRewound(to, revoked, shown, short_without(state, shown))
+        covered = live_coverage(after := in_use_after(state, event))
+        own = [message for number, message in known.items() if number <= newest and not covers(covered, number)]
+        earlier = [record.covered[-1].last for record in after.records]
+        is_read = not without(returning(state, event), ranges_of(known))
+        if not (is_read and earlier) or any(message.role is Role.USER for message in (*own, *appended)):
+            return event
+        first = max(earlier)
+
+
+def _back_by_rewind(
+    state: Conversation, to: int, read: Sequence[MessageAppended], appended: Sequence[Message] = ()
+) -> tuple[MessageRange, ...]:
+    if to >= state.message_version:
+        return ()
+    return without(returning(state, _rewind(state, to, read, appended)), ranges_of(m.number for m in read))
 
 
 def _newest_left(state: Conversation, to: int) -> int:

@@ -13,6 +13,7 @@ from abridged.service.domain.amendments import (
     cancelled_by_pins,
     pending_cancelled,
     require_pins_fit,
+    rewound,
     taken_back,
     taken_from_fork,
 )
@@ -226,7 +227,8 @@ def _append(state: Conversation, command: AppendMessages, context: DecisionConte
     require_version(state, command.expected_version)
     before, events = state, list[Event]()
     if command.replace_after is not None:
-        events += taken_back(state, RewindConversation(command.replace_after), context.policy, context.originals)
+        new = [counted.message for counted in command.messages]
+        events += rewound(state, command.replace_after, context.originals, appended=new)
         state = fold(((event, context.now_us) for event in events), state, originals=lambda _: context.originals)
     if not state.is_open:
         require_possible(command.open_with)

@@ -7,7 +7,8 @@ happened, by sets and without the fold's functions.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -448,6 +449,59 @@ def test_a_rewind_to_the_end_of_a_record_brings_its_messages_back():
     assert kept.numbers() == [end + 1] and not kept.state.revoked
     assert chat.numbers() == [*range(1, end + 1)]
     assert [r.id for r in chat.state.revoked] == [record_id]
+
+
+def agent_chat(users: Collection[int], count: int, policy: Policy | None = None) -> Chat:
+    """A chat in which the assistant takes most turns, with as many passes as are due."""
+    roles = {number: Role.USER if number in users else Role.ASSISTANT for number in range(1, count + 1)}
+    events = (appended(number, message=said(number, role)) for number, role in roles.items())
+    chat = Chat(append(*events), policy=policy)
+    while chat.state.pending:
+        chat.compressed()
+    return chat
+
+
+def test_a_rewind_brings_the_newest_user_message_back_in_its_own_words():
+    """The step that is to be redone answers it."""
+    chat = agent_chat({1, 60, 76}, 80)
+    assert chat.numbers()[:2] == [75, 76]
+
+    chat.after(RewindConversation(75))
+
+    assert chat.numbers() == [*range(1, 76)]
+    assert not chat.state.records
+
+
+def test_a_rewind_goes_back_as_many_records_as_the_newest_user_message_is_behind():
+    """Each record that is taken back shows whether one of its messages is a user's; those before it stay."""
+    chat = agent_chat({1, 60, 170}, 171, Policy(max_input_tokens=512, pass_calls_max=1))
+    assert [record.covered for record in chat.state.records] == [ranges_of(range(n, n + 36)) for n in (1, 37, 73)]
+    assert needed(chat.state, RewindConversation(120)) == ranges_of(range(73, 109))
+
+    chat.after(RewindConversation(120))
+
+    assert chat.numbers() == [*range(37, 121)]
+
+
+def test_a_pin_is_no_newest_user_message():
+    """It stands apart from what the assistant is to go on with."""
+    chat = agent_chat({1, 60, 76}, 80)
+    chat.after(PinMessages((1,)))
+
+    chat.after(RewindConversation(75))
+
+    assert chat.numbers() == [*range(1, 76)]
+
+
+def test_an_append_that_replaces_the_end_brings_nothing_back_if_it_has_a_users_message():
+    """An assistant's message answers an older one, which comes back."""
+    asked, answered = agent_chat({1, 60, 76}, 80), agent_chat({1, 60, 76}, 80)
+
+    asked.after(replace(append(appended(76, message=said(200))), replace_after=75))
+    answered.after(replace(append(appended(76, message=said(200, Role.ASSISTANT))), replace_after=75))
+
+    assert asked.numbers() == [75, 81]
+    assert answered.numbers() == [*range(1, 76), 81]
 
 
 def test_no_conversation_is_rewound_to_what_it_has_not_reached():
