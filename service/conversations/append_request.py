@@ -52,10 +52,12 @@ class Appended(NamedTuple):
 
 
 def sent_messages(request: AppendRequest) -> SentMessages:
-    """The request as its idempotency is judged."""
+    """The request as its idempotency is judged: by what it appends, and by what it removes first."""
     if not request.request_id:
         return SentMessages(request.contents)
     digest = hashlib.blake2b(digest_size=32)
+    if request.replace_after is not None:
+        digest.update(b"replace_after" + request.replace_after.to_bytes(8, "big"))
     for content in request.contents.values():
         digest.update(len(content).to_bytes(8, "big"))
         digest.update(content)

@@ -361,6 +361,22 @@ async def test_a_repeated_replacement_changes_nothing(tmp_path):
         assert [n for n, _ in await texts(chat)] == [1, 3, 4]
 
 
+async def test_a_request_that_removes_others_is_another_request(tmp_path):
+    """A repeat that removes the same changes nothing; one that would remove more is refused, not said to be done."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        await chat.append(said(1), said(2), said(3), said(4))
+        answer = message_pb2.Message(role=message_pb2.ROLE_ASSISTANT, content="another answer")
+        for _ in range(2):
+            await chat.append(answer, request_id="r", replace_after=3)
+
+        for fields in ({"replace_after": 1}, {}):
+            async with refused("ALREADY_EXISTS", "REQUEST_ID_REUSED"):
+                await chat.append(answer, request_id="r", **fields)
+
+        assert [n for n, _ in await texts(chat)] == [1, 2, 3, 5]
+
+
 async def test_a_tail_that_is_replaced_under_a_pending_pass_ends_it(tmp_path):
     """The pass read messages that are gone; the next one is planned on those that are there."""
     async with sidecar(tmp_path, {"summarizer.models": "ollama:none"}) as s:
