@@ -47,7 +47,7 @@ REPORT_SHARE = 0.05
 @settings_options
 @click.pass_obj
 def demo(invocation: Invocation) -> None:
-    """Start a sidecar on a temporary log, play a conversation through it, and show the result.
+    """Start a sidecar on a temporary log, play a conversation through it, and show what the model gets.
 
     An Ollama model makes the records if it is available and answers a small question, otherwise the extractive
     summarizer does. Waits for a slow model as long as its measured speed demands. The sidecar keeps running on a

@@ -1,4 +1,4 @@
-"""Runs the demo's sidecar and shows the ratio climbing, the trigger, the pass, its record, the context, the metrics."""
+"""Runs the demo's sidecar and shows the ratio climbing, each pass, the window as the model gets it, and the metrics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.text import Text
@@ -14,9 +14,10 @@ from rich.text import Text
 from abridged.client import AsyncConversations
 from abridged.service.bootstrap import Running, logging_as_set, serve
 from abridged.service.cli.chat_file import FileChat
-from abridged.service.cli.context import context_line, context_lines, message_text
-from abridged.service.cli.figures import bar, pass_line, record_line, short
-from abridged.service.cli.plain_json import as_json, word
+from abridged.service.cli.context import context_line, message_text
+from abridged.service.cli.demo_lines import end_lines, trigger_line, window_lines
+from abridged.service.cli.figures import bar, short, usage_line
+from abridged.service.cli.plain_json import word
 from abridged.service.cli.sidecar import get
 from abridged.service.cli.terminal import one_line, width
 from abridged.service.cli.watch import event_text, progress_text
@@ -25,13 +26,18 @@ from abridged.service.codec.values import message_to_proto
 from abridged.service.config.settings import Settings
 from abridged.service.domain.events import SummarizationCompleted, SummarizationFailed, SummarizationSkipped
 from abridged.service.domain.message import Message
-from abridged.v1.conversation_pb2 import ConversationSettings
+from abridged.v1.conversation_pb2 import ConversationSettings, Summarization
 from abridged.v1.conversation_service_pb2 import AppendMessagesResponse, WatchConversationResponse
 from abridged.v1.event_pb2 import Event
 from abridged.v1.summary_pb2 import SummaryRecord
 
 NEAR_FULL = 0.8
-SHOWN_EVERY = 4
+SHOWN_EVERY = 8
+PINNED_ID = "demo-023"
+"""The message of the chat that the demo pins: a decision."""
+_SHOWN_BY_LINES: Final = frozenset({"summarization_requested", "summarization_started", "summarization_completed"})
+"""Events of a pass whose content its own lines show."""
+
 PROGRESS_EVERY_S = 1.0
 HTTP_S = 5.0
 
@@ -60,8 +66,7 @@ async def show(
         stage = _Stage(client, chat.conversation_id, console, reported_every_s=reported_every_s)
         console.rule(f"{len(chat.messages)} messages into a context of {context_length:,} tokens")
         await stage.play(chat, context_length=context_length, pause_s=pause_s)
-        await stage.show_record()
-        await stage.show_context()
+        await stage.show_window()
     status, text = await asyncio.to_thread(get, sidecar.http_address, "/metrics", timeout_s=HTTP_S)
     console.rule("success metrics")
     console.print("\n".join(success_figures(text) if status == 200 else [f"HTTP {status}"]), markup=False)
@@ -112,11 +117,15 @@ class _Stage:
         watching: asyncio.Task[None] | None = None
         try:
             for number, message in enumerate(chat.messages, start=1):
+                self._reported_at_s = time.monotonic()
                 answer = await self._client.append(self._conversation, [message_to_proto(message)], settings=settings)
                 watching = watching or asyncio.create_task(self._watch())
                 triggered = answer.HasField("summarization")
                 if triggered or number % SHOWN_EVERY == 0 or number == len(chat.messages):
                     self._print_message(answer, message)
+                if message.id == PINNED_ID:
+                    await self._client.pin(self._conversation, [number])
+                    self._print_line(f"     message {number} is pinned: no pass takes it out of the window")
                 if triggered:
                     await self._show_pass(answer, watching)
                 await asyncio.sleep(pause_s)
@@ -125,12 +134,21 @@ class _Stage:
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
 
-    async def show_record(self) -> None:
-        """Print the newest record as JSON, and the messages that one of its statements rests on."""
-        records = [record async for record in self._client.summaries(self._conversation)]
-        self._console.rule(f"the newest of {len(records)} records, as stored in the log")
-        for record in records[:1]:
-            self._console.print(as_json(record, indent=2), markup=False)
+    async def show_window(self) -> None:
+        """Print the window to send now, the whole summary in it, and its tokens beside those of all messages."""
+        original = await self._client.context(self._conversation, original=True)
+        context = await self._client.context(self._conversation)
+        pinned = (await self._client.conversation(self._conversation)).pinned_numbers
+        record = await self._record(context.summary_id)
+        self._console.rule("what the model gets now: number, tokens, role, text")
+        for line in window_lines(context, record, pinned, columns=self._console.width):
+            self._print_line(line)
+        self._print_line(usage_line(context.usage))
+        everything, sent = original.usage.window_tokens, context.usage.window_tokens
+        self._console.print(
+            f"{everything:,} tokens of {len(original.messages)} messages became {sent:,}; all of them are in the log."
+        )
+        if record is not None:
             await self._show_evidence(record)
 
     async def _show_evidence(self, record: SummaryRecord) -> None:
@@ -138,22 +156,10 @@ class _Stage:
         found = next((s for s in (*record.context.decisions, *record.key_points) if s.message_numbers), None)
         if found is None:
             return
-        self._console.rule("what one of its statements rests on")
+        self._console.rule("what one statement of the record rests on")
         self._print_line(found.text, style="bold")
         async for message in self._client.originals(self._conversation, numbers=found.message_numbers):
             self._print_line(context_line(message, columns=self._console.width))
-
-    async def show_context(self) -> None:
-        """Print the context to send now, and its tokens beside those of all messages."""
-        original = await self._client.context(self._conversation, original=True)
-        context = await self._client.context(self._conversation)
-        self._console.rule("the context to send: number, tokens, role, text")
-        for line in context_lines(context, columns=self._console.width):
-            self._print_line(line)
-        everything, sent = original.usage.window_tokens, context.usage.window_tokens
-        self._console.print(
-            f"{everything:,} tokens of {len(original.messages)} messages became {sent:,}; all of them are in the log."
-        )
 
     def _print_line(self, line: str, *, style: str = "") -> None:
         self._console.print(Text(one_line(line), style=style))
@@ -171,17 +177,20 @@ class _Stage:
         self._console.print(line)
 
     async def _show_pass(self, answer: AppendMessagesResponse, watching: asyncio.Task[None]) -> None:
-        self._print_line(f"     trigger: {pass_line(answer.summarization)}", style="bold")
-        pending = answer.summarization.id
-        while pending:
-            await self._end_of(pending, watching)
+        begun, before = answer.summarization, answer.usage
+        while begun.id:
+            self._print_line(f"     {trigger_line(begun)}", style="bold")
+            await self._end_of(begun.id, watching)
+            ended = await self._client.summarization(self._conversation, begun.id)
             context = await self._client.context(self._conversation)
+            for line in end_lines(ended, await self._record(ended.summary_id), before, context.usage):
+                self._print_line(f"     {line}")
             # If a pass was not enough, another follows.
-            pending = context.pending_summarization_id
-        newest = [record async for record in self._client.summaries(self._conversation)]
-        if newest and newest[0].id == context.summary_id:
-            self._print_line(f"     {record_line(newest[0])}", style="bold")
-        self._print_line(f"     ratio is now {context.usage.ratio:.2f}")
+            following, before = context.pending_summarization_id, context.usage
+            begun = await self._client.summarization(self._conversation, following) if following else Summarization()
+
+    async def _record(self, summary_id: str) -> SummaryRecord | None:
+        return (await self._client.summary(self._conversation, summary_id)).summary if summary_id else None
 
     async def _end_of(self, pass_id: str, watching: asyncio.Task[None]) -> None:
         """Wait until the watcher reports the pass's end, printing a line now and then; raises what ends the watcher."""
@@ -212,7 +221,10 @@ class _Stage:
 
     def _pass_line(self, item: WatchConversationResponse) -> str:
         if item.HasField("event"):
-            return event_text(item.event, chars_max=100) if item.event.type.startswith("Summarization") else ""
+            is_shown = (
+                item.event.type.startswith("Summarization") and item.event.WhichOneof("body") not in _SHOWN_BY_LINES
+            )
+            return event_text(item.event, chars_max=100) if is_shown else ""
         if not item.HasField("progress") or word(item.progress, "stage") not in {"ATTEMPT", "PROGRESS"}:
             return ""
         if word(item.progress, "stage") == "PROGRESS":

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 
 import pytest
 
+from abridged.service.cli.demo_lines import INDENT
 from abridged.service.config.settings import Settings
-from tests.support.command import Ran, abridged, abridged_process, fake_ollama, on_terminal
+from tests.support.command import ROOT, Ran, abridged, abridged_process, fake_ollama, on_terminal
 from tests.support.patience import PATIENCE_S
 
 
@@ -24,11 +24,17 @@ def ran(folder):
     return abridged_process("demo", environ={"TMPDIR": str(folder), "TERM": "dumb", "NO_COLOR": "1"})
 
 
-def record_of(ran: Ran) -> dict[str, object]:
-    """The JSON that was printed."""
-    text = ran.out[ran.out.index("\n{\n") : ran.out.index("\n}\n") + 2]
-    record: dict[str, object] = json.loads(text)
-    return record
+def makers_of(ran: Ran) -> set[tuple[str, str]]:
+    """Return who made the records, and with how many model calls."""
+    return set(re.findall(r"^ +record: .* tokens, (\S+), (\d+) model calls?; ", ran.out, re.MULTILINE))
+
+
+def window_of(ran: Ran) -> list[str]:
+    """The lines of the window that were printed."""
+    lines = ran.out.splitlines()
+    (start,) = (place for place, line in enumerate(lines) if "what the model gets now" in line)
+    (end,) = (place for place, line in enumerate(lines) if line.startswith("ratio "))
+    return lines[start + 1 : end]
 
 
 def test_it_ends_well_without_a_terminal(ran):
@@ -54,29 +60,73 @@ def test_it_shows_the_ratio_climb_to_the_trigger(ran):
     assert ratios[-1] >= 0.8
 
 
-def test_it_shows_the_pass_from_its_request_to_its_record(ran):
-    """Requested, started, completed, and a smaller ratio after it."""
-    places = [ran.out.index(part) for part in ("~ pass", "started", "completed: record", "ratio is now 0.")]
+def test_it_shows_each_pass_in_three_lines(ran):
+    """Trigger and messages, tokens before and after, the check; a smaller window after it."""
+    passes = re.findall(
+        r"^     trigger: pass \w+, ratio at (0\.\d\d), for \d+ messages: [-\d, ]+\n(?:     ~ .+\n)*"
+        r"     record: ([\d,]+) -> ([\d,]+) tokens, extractive:default, 0 model calls; "
+        r"window: [\d,]+ -> [\d,]+ tokens, ratio is now (0\.\d\d)\n"
+        r"     check: passed, nothing invented; \d+ messages left: .+\n",
+        ran.out,
+        re.MULTILINE,
+    )
 
+    assert len(passes) == ran.out.count("trigger: pass") >= 2
+    for before, replaced, record, after in passes:
+        assert float(after) < float(before)
+        assert int(record) < int(replaced.replace(",", ""))
+
+
+def test_it_prints_the_whole_summary_as_the_model_gets_it(ran):
+    """Narrative, decisions, rules and facts, each line in its place; the head says who takes how many tokens."""
+    window = window_of(ran)
+    (head,) = (line for line in window if " summary-depth:" in line)
+    figures = re.search(r"^ +([\d,]+)  .*the record \(([\d,]+) tokens\), .*facts added by code \(([\d,]+)\):$", head)
+    assert figures is not None
+    whole, record, added = (int(figure.replace(",", "")) for figure in figures.groups())
+
+    assert whole == record + added
+    parts = (
+        "<conversation_summary>",
+        "Decisions:",
+        "Standing rules to follow, as said:",
+        "Facts as written:",
+        "</conversation_summary>",
+    )
+    places = [window.index(f"{INDENT}{part}") for part in parts]
     assert places == sorted(places)
+    assert window[places[2] + 1].endswith("From now on, never post names of customers in this channel. [21]")
 
 
-def test_it_prints_a_record_that_came_through_the_log(ran):
-    """The record is valid JSON with a pass's findings, smaller than the messages that it replaces."""
-    record = record_of(ran)
+def test_it_prints_the_pin_and_the_newest_messages_as_a_line_each(ran):
+    """The summary stands behind the system message, the pinned decision and the tail behind the summary."""
+    lines = [line for line in window_of(ran) if not line.startswith(INDENT)]
 
-    assert record["provenance"] == "PROVENANCE_EXTRACTIVE"
-    assert record["summary"]
-    assert record["covered"]
-    assert int(str(record["tokensAfter"])) < int(str(record["tokensBefore"]))
+    assert lines[0].split()[2] == "system:"
+    assert " system summary-depth:" in lines[1]
+    assert re.search(r"^ +23 +\d+  user priya: .*decision.*  \(pinned\)$", lines[2])
+    assert re.search(r"^ +73 ", lines[-1])
+    assert re.search(r"[\d,]+ tokens of 73 messages became [\d,]+;", ran.out)
 
 
-def test_it_prints_the_context_with_the_summary_before_the_tail(ran):
-    """The context has roles, tokens, the beginning of each message, and the cost without a summary."""
-    context = ran.out[ran.out.index("the context to send") :]
+def test_it_fits_on_three_screens(ran):
+    """Nobody reads more on the first day; a record's JSON stays away."""
+    assert ran.out.count("\n") <= 120
+    assert '"tokensAfter"' not in ran.out
 
-    assert context.index("system: ") < context.index("summary-depth:") < context.index("user priya: ")
-    assert re.search(r"[\d,]+ tokens of 73 messages became [\d,]+;", context)
+
+def test_the_readme_shows_what_it_prints(ran):
+    """Line by line, in order, but for ids and what `[...]` leaves out."""
+
+    def without_ids(text: str) -> str:
+        return re.sub(r"pass [0-9a-f]{8,}", "pass ID", text)
+
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (excerpt,) = re.findall(r"^```text\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    printed = iter(without_ids(ran.out).splitlines())
+
+    shown = [line for line in without_ids(excerpt).splitlines() if line.strip() != "[...]"]
+    assert [line for line in shown if line not in printed] == []
 
 
 def test_it_prints_the_success_metrics(ran):
@@ -115,7 +165,7 @@ def test_it_asks_ollama_where_it_is_reachable():
 
     assert ran.code == 0
     assert "Summaries by qwen2.5:3b" in ran.out
-    assert (record_of(ran)["model"], record_of(ran)["provenance"]) == ("ollama:qwen2.5:3b", "PROVENANCE_MODEL")
+    assert makers_of(ran) == {("ollama:qwen2.5:3b", "1")}
 
 
 def test_a_model_that_is_not_pulled_is_not_waited_for():
@@ -125,7 +175,7 @@ def test_a_model_that_is_not_pulled_is_not_waited_for():
 
     assert ran.code == 0
     assert "no model 'qwen2.5:3b' on this host" in ran.out
-    assert record_of(ran)["provenance"] == "PROVENANCE_EXTRACTIVE"
+    assert makers_of(ran) == {("extractive:default", "0")}
     for remedy in (
         "`ollama pull qwen2.5:3b`",
         "`--set summarizer.models=ollama:another:1b`",
@@ -141,7 +191,7 @@ def test_a_model_that_does_not_work_is_found_out_before_the_passes():
 
     assert ran.code == 0
     assert "qwen2.5:3b did not answer: " in ran.out
-    assert record_of(ran)["provenance"] == "PROVENANCE_EXTRACTIVE"
+    assert makers_of(ran) == {("extractive:default", "0")}
 
 
 SCALE = 0.02
@@ -164,8 +214,7 @@ def test_a_host_that_reads_each_prompt_for_minutes_makes_every_record():
         ran = abridged_process("demo", *options, environ={"OLLAMA_HOST": url})
 
     assert ran.code == 0, ran.err
-    assert record_of(ran)["provenance"] == "PROVENANCE_MODEL"
-    assert record_of(ran)["attempts"] == 1
+    assert makers_of(ran) == {("ollama:qwen2.5:3b", "1")}
     assert re.search(r"success ratio 1\.00 of \d finished passes", ran.out)
     assert re.search(r"~ pass \w+ has been running for \d+ s", ran.out)
     assert re.search(r"which reads [\d.,]+ tokens/s, writes [\d.,]+ tokens/s; a pass of [\d,]+ tokens waits", ran.out)
@@ -179,7 +228,7 @@ def test_clocks_that_are_found_too_short_are_not_kept():
 
     assert ran.code == 0, ran.err
     assert re.search(r"ollama\.first_byte_timeout_s is 1\.5: too short; here it is \d+\.", ran.out.replace("\n", " "))
-    assert record_of(ran)["provenance"] == "PROVENANCE_MODEL"
+    assert {maker for maker, _ in makers_of(ran)} == {"ollama:qwen2.5:3b"}
     assert re.search(r"success ratio 1\.00 of \d finished passes", ran.out)
 
 
