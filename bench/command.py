@@ -51,14 +51,14 @@ NAMED_ONLY = frozenset({"open", "recall", "prepared", "encrypted"}) | IN_DATABAS
 
 USUAL = tuple(name for name in NAMES if name not in NAMED_ONLY)
 
-COST, QUALITY, ROOM, WRITTEN, EXTRACTION = "cost", "quality", "room", "written", "extraction"
+COST, QUALITY, ROOM, WRITTEN = "cost", "quality", "room", "written"
 BEAM, LOCOMO = "beam", "locomo"
 """Measurements that count and do not time."""
 
 GROWTH, MEMORY = "growth", "memory"
 """Measurements that compare figures of one run."""
 
-ALONE = (COST, QUALITY, ROOM, WRITTEN, EXTRACTION, BEAM, LOCOMO, GROWTH, MEMORY)
+ALONE = (COST, QUALITY, ROOM, WRITTEN, BEAM, LOCOMO, GROWTH, MEMORY)
 """Measurements without rounds."""
 
 HEADINGS = ("figure", "what", "median", "spread", "ratio", "target", "")
@@ -81,7 +81,7 @@ DISTURBED_LOAD = 0.5
     type=click.Choice((*NAMES, *ALONE)),
     multiple=True,
     help="One measurement; repeatable. `open`, `recall`, `prepared`, `encrypted`, `shared`, `postgres`, `cost`, "
-    "`quality`, `room`, `written`, `extraction`, `beam`, `locomo`, `growth` and `memory` run only so.",
+    "`quality`, `room`, `written`, `beam`, `locomo`, `growth` and `memory` run only so.",
 )
 @click.option("--database", metavar="URL", default="", help="A PostgreSQL database for `shared` and `postgres`.")
 @click.option(
@@ -89,7 +89,7 @@ DISTURBED_LOAD = 0.5
     "data",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     envvar="ABRIDGED_SHARED_DATA",
-    help="Folder of chats (*.jsonl) for `cost`, `quality` and `room`, which generate chats too, and for `extraction`; "
+    help="Folder of chats (*.jsonl) for `cost`, `quality` and `room`, which generate chats too; "
     "of BEAM's chats for `beam`, with LoCoMo's talks for `locomo`.",
 )
 @click.option("--model", "model", metavar="OLLAMA:NAME", help="A model for `quality`, besides the built-in ones.")
@@ -112,9 +112,9 @@ def bench(
     chats cost under a prompt cache, and takes a minute. `--only quality` counts what windows still know after many
     passes, beside its goals, writes that as a page of Markdown, and takes some minutes. `--only room` counts passes and
     what large windows know, with the room that a pass leaves and without, and takes some minutes. `--only written`
-    counts what survives in chats that others have written, and takes half a minute. `--only extraction --data FOLDER`
-    judges extracts of real chats. `--only beam --data FOLDER` counts the questions of BEAM, a public benchmark, whose
-    messages and answers a search finds, beside plain searches, and what stands in a window, and takes half an hour.
+    counts what survives in chats that others have written, and takes half a minute. `--only beam --data FOLDER` counts
+    the questions of BEAM, a public benchmark, whose messages and answers a search finds, beside plain searches, and
+    what stands in a window, and takes half an hour.
     `--only locomo --data FOLDER` counts those of LoCoMo that a search finds.
     `--only growth` takes the ledger and evidence through ten megabytes of hostile texts.
     `--only memory` appends 100,000 messages and takes six minutes. `--only shared --database URL` measures two sidecars
@@ -149,18 +149,12 @@ def bench(
 
 
 def _print_counted(what: str, data: Path | None, model: str | None, address: str) -> None:
-    """The table of `cost`, `room`, `written`, `extraction`, `growth` or `memory`, the page of `quality`, or the
+    """The table of `cost`, `room`, `written`, `growth` or `memory`, the page of `quality`, or the
     section of it of `beam` or `locomo`."""
     if what == COST:
         from bench import costs
 
         _print(costs.HEADINGS, asyncio.run(costs.rows(costs.chats_in(data))))
-    elif what == EXTRACTION:
-        from bench import extraction
-
-        if data is None:
-            raise click.UsageError("--only extraction judges the chats of a folder: name it with --data")
-        _print(extraction.HEADINGS, tuple(extraction.rows(data)))
     elif what == BEAM:
         from bench.quality import beam, beam_page, beam_windows, searching
 
