@@ -44,7 +44,7 @@ from abridged.service.cli.failures import (
 )
 from abridged.service.cli.options import Decorated, Invocation, settings_options
 from abridged.service.cli.prerequisites import check_prerequisites
-from abridged.service.cli.terminal import number_of, say
+from abridged.service.cli.terminal import number_of, say, writing
 from abridged.service.config.settings import NAME_PATTERN, LogSettings, Settings
 from abridged.service.config.sources import environment
 from abridged.service.models.settings import SettingUnusable
@@ -261,11 +261,12 @@ def export(
     from abridged.service.cli.log_part import choice_of
 
     choice = choice_of(names=names, labels=labels, since=since, until=until, closed=closed)
-    export_log(settings, _of(place, name, settings), sys.stdout.buffer, choice)
+    export_log(settings, _of(place, name, settings), sys.stdout.buffer, choice, to="standard output")
 
 
-def export_log(settings: Settings, log: LogSettings, out: IO[bytes], choice: Choice | None = None) -> None:
-    """Write every event of `log` to `out`, or those of the conversations of a `choice`. Raises CommandFailed."""
+def export_log(settings: Settings, log: LogSettings, out: IO[bytes], choice: Choice | None = None, *, to: str) -> None:
+    """Write every event of `log` to `out`, which is called `to`, or those of the conversations of a `choice`. Raises
+    CommandFailed and OutputFailed."""
     from abridged.service.bootstrap.backends import log_backend
     from abridged.service.cli.log_part import lines_of_choice
     from abridged.service.conversations.log_copy import lines_of_log
@@ -277,8 +278,11 @@ def export_log(settings: Settings, log: LogSettings, out: IO[bytes], choice: Cho
         rows = backend.rows(READ_TABLE)
         with backend.verification(rows) as found:
             chosen = lines_of_choice(found, rows, choice, _Progress()) if choice else lines_of_log(found, _Progress())
-            out.writelines(line.encode() for line in chosen)
-    out.flush()
+            for line in chosen:
+                with writing(to):
+                    out.write(line.encode())
+    with writing(to):
+        out.flush()
 
 
 @log.command("import")
@@ -473,7 +477,7 @@ class _Exported(BufferedReader):
 
         with ExitStack() as failing:
             lines = failing.enter_context(TemporaryFile())
-            export_log(settings, log, lines)
+            export_log(settings, log, lines, to="a temporary file")
             lines.seek(0)
             failing.pop_all()
         super().__init__(lines.detach())
@@ -622,6 +626,8 @@ def _explained(otherwise: Callable[[Exception], CommandFailed], at: LogSettings,
     """
     try:
         yield
+    except BrokenPipeError:
+        raise  # of the output, which nobody reads on; a log is no pipe
     except SettingUnusable as error:
         raise Misconfigured(str(error)) from error
     except LogLocked as error:

@@ -171,7 +171,7 @@ def serve(
             run(found.settings, environment(), ready=ready, clock=clock)
         if record is not None:
             with _written(record) as out:
-                export_log(found.settings, found.settings.log, out)
+                export_log(found.settings, found.settings.log, out, to=str(record))
 
 
 @contextmanager

@@ -9,7 +9,10 @@ import re
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 import click
 
@@ -43,12 +46,34 @@ def number_of(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' if count != 1 else ''}"
 
 
+class OutputFailed(click.ClickException):
+    """The output of a command has an error, as on a full disk."""
+
+    exit_code = 1
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Write the message to standard error."""
+        click.echo(marked(f"abridged: {self.message}", "red"), file=file, err=file is None)
+
+
+@contextmanager
+def writing(to: str = "standard output") -> Iterator[None]:
+    """Turn an error of the output into OutputFailed, but for a pipe that nobody reads: click ends silently at that."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputFailed(f"cannot write to {to}: {error.strerror or error}") from error
+
+
 def say(text: str = "", *, is_error: bool = False, mark: str = "") -> None:
     """Write one line to standard output, or to standard error. All output of commands goes through here.
 
     `mark` is the colour of its first word, on a terminal whose user has not set NO_COLOR.
     """
-    click.echo(marked(text, mark), err=is_error)
+    with writing("standard error" if is_error else "standard output"):
+        click.echo(marked(text, mark), err=is_error)
 
 
 def marked(text: str, colour: str) -> str:
@@ -62,7 +87,8 @@ def marked(text: str, colour: str) -> str:
 
 def say_text(text: str, *, indent: str = "", newline: bool = True) -> None:
     """Write text of several lines, with `indent` before each line but the first, so none can pass for ours."""
-    click.echo(printable(text).replace("\n", f"\n{indent}"), nl=newline)
+    with writing():
+        click.echo(printable(text).replace("\n", f"\n{indent}"), nl=newline)
 
 
 def excerpt(text: str, *, chars_max: int) -> str:

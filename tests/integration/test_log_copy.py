@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.command import Ran, abridged
+from tests.support.command import PROGRAM, Ran, abridged, abridged_process
 from tests.support.flipped_bits import FILE, built_log
 from tests.support.sidecar import said, sidecar
 
@@ -156,3 +156,30 @@ def test_a_log_that_is_there_is_not_replaced(tmp_path, lines):
     assert ran.code == 1
     assert "there is a log" in ran.err
     assert (tmp_path / FILE).read_bytes() == before
+
+
+OUTPUTS = {
+    "full disk": ("os.open('/dev/full', os.O_WRONLY)", "abridged: cannot write to standard output: No space left"),
+    "pipe that nobody reads": ("closed()", ""),
+}
+"""Outputs that take nothing: the descriptor as a program gets it, and the beginning of the message."""
+
+
+@pytest.mark.parametrize("command", ["export", "stats"])
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_an_output_that_takes_nothing_is_no_damage_of_the_log(whole, command, output):
+    """A full disk is named; a reader that has gone is told nothing."""
+    descriptor, message = OUTPUTS[output]
+    program = f"""
+import os
+def closed():
+    reader, writer = os.pipe()
+    os.close(reader)
+    return writer
+os.dup2({descriptor}, 1)
+{PROGRAM}"""
+
+    ran = abridged_process("log", command, str(whole), program=program)
+
+    assert (ran.code, ran.err[: len(message) or None]) == (1, message)
+    assert len(ran.err.splitlines()) == bool(message)
