@@ -45,7 +45,7 @@ from abridged.service.cli.failures import (
 from abridged.service.cli.options import Decorated, Invocation, settings_options
 from abridged.service.cli.prerequisites import check_prerequisites
 from abridged.service.cli.terminal import number_of, say, writing
-from abridged.service.config.settings import NAME_PATTERN, LogSettings, Settings
+from abridged.service.config.settings import NAME_PATTERN, NO_PIPE, LogSettings, Settings
 from abridged.service.config.sources import environment
 from abridged.service.models.settings import SettingUnusable
 from abridged.service.recall.errors import RecallError, RecallLocked
@@ -69,9 +69,12 @@ class _Place(click.ParamType[LogSettings]):
     _path = click.Path(dir_okay=False, path_type=str)
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> LogSettings:
-        """Refuse another URL without its text, which may have a password."""
+        """Refuse another URL without its text, which may have a password, and `-`."""
         if "://" not in value:
-            return LogSettings(path=Path(self._path.convert(value, param, ctx)))
+            path = Path(self._path.convert(value, param, ctx))
+            if str(path) == "-":
+                self.fail(NO_PIPE, param, ctx)
+            return LogSettings(path=path)
         try:
             return LogSettings(url=SecretStr(value))
         except ValueError:

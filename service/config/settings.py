@@ -46,6 +46,9 @@ PROVIDER_TYPES: tuple[type[Provider[Any]], ...] = (Ollama, OpenAI, Scripted)
 _known_providers = ContextVar("known_providers", default=PROVIDER_TYPES)
 _UNIX_PREFIX = "unix:"
 
+NO_PIPE = "a log is a file, and no pipe; a file named '-' needs its folder: '/folder/-'"
+"""Refuses the path that stands for standard input or output elsewhere."""
+
 ARCHIVES_IN_CLEAR = "an archive is text in clear, which no key protects"
 """The reason for which an encrypted log keeps no archives."""
 
@@ -106,6 +109,12 @@ def _provider_model(value: str) -> str:
         named = f"{prefix}:{examples[prefix]}"
         raise PydanticCustomError("model", "a model needs its name, '{named}'", {"named": named})
     return f"{EXTRACTIVE_PREFIX}:default" if value == EXTRACTIVE_PREFIX else value
+
+
+def _log_path(value: Path) -> Path:
+    if str(value) == "-":
+        raise PydanticCustomError("log", NO_PIPE)
+    return value
 
 
 def _database_url(value: SecretStr | None) -> SecretStr | None:
@@ -228,7 +237,9 @@ class LogSettings(SettingsGroup):
     backend: Literal["sqlite", "memory"] = Field(
         default="sqlite", description="Without `log.url`. `memory` loses everything at exit."
     )
-    path: Path = Field(default=Path("abridged.db"), description="The log's file, created 0600. It holds message text.")
+    path: Annotated[Path, AfterValidator(_log_path)] = Field(
+        default=Path("abridged.db"), description="The log's file, created 0600. It holds message text."
+    )
     url: DatabaseUrl = Field(
         default=None,
         description="A PostgreSQL database instead of a file, for several sidecars on one log: "

@@ -183,3 +183,14 @@ os.dup2({descriptor}, 1)
 
     assert (ran.code, ran.err[: len(message) or None]) == (1, message)
     assert len(ran.err.splitlines()) == bool(message)
+
+
+@pytest.mark.parametrize("place", [["-"], ["./-"], ["--set", "log.path=-"]])
+def test_a_log_is_no_pipe(whole, place):
+    """The sign for standard output of other commands names no file, neither as an argument nor as a setting."""
+    ran = abridged("log", "stats", *place)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert "a log is a file, and no pipe" in ran.err
+    copied = abridged("log", "backup", str(whole), *place)
+    assert (copied.code, "no pipe" in copied.err) == (2, True)
