@@ -233,7 +233,13 @@ def salvage(invocation: Invocation, damaged: LogSettings, new: LogSettings) -> N
 
 @log.command("export")
 @_place
-@click.option("--conversation", "names", multiple=True, metavar="NAMESPACE/ID", help="This conversation; repeatable.")
+@click.option(
+    "--conversation",
+    "names",
+    multiple=True,
+    metavar="[NAMESPACE/]ID",
+    help="This conversation; an ID alone is one of namespace default. Repeatable.",
+)
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Those with this label; repeatable.")
 @click.option("--since", metavar="TIME", help="Those whose last event is not before, in UTC.")
 @click.option("--until", metavar="TIME", help="Those whose last event is before, in UTC.")

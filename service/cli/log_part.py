@@ -13,6 +13,7 @@ from abridged.eventlog.verification import LogVerification
 from abridged.service.cli.failures import CommandFailed
 from abridged.service.cli.options import label_of
 from abridged.service.cli.terminal import number_of, say
+from abridged.service.config.settings import DEFAULT_NAMESPACE
 from abridged.service.conversations.log_part import Choice, ConversationMissing, lines_of_part, part_of_log
 from abridged.service.conversations.row import Row
 from abridged.service.conversations.table import ConversationTable
@@ -62,10 +63,10 @@ def lines_of_choice(
 
 
 def _stream_of(text: str) -> StreamId:
-    namespace, _, conversation = text.partition("/")
-    if not (namespace and conversation):
-        raise click.BadParameter(f"{text!r} is not NAMESPACE/ID", param_hint="--conversation")
-    return StreamId(namespace, conversation)
+    namespace, slash, conversation = text.rpartition("/")
+    if not conversation or (slash and not namespace):
+        raise click.BadParameter(f"{text!r} is neither ID nor NAMESPACE/ID", param_hint="--conversation")
+    return StreamId(namespace or DEFAULT_NAMESPACE, conversation)
 
 
 def _time_us(text: str, option: str) -> int:

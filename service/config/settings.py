@@ -55,6 +55,9 @@ ARCHIVES_IN_CLEAR = "an archive is text in clear, which no key protects"
 NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
 """Names of namespaces and of logs."""
 
+DEFAULT_NAMESPACE = "default"
+"""The namespace of callers without a token, and of tokens that name none."""
+
 
 def is_local_address(address: str) -> bool:
     """Return whether only this machine can reach `address` (`unix:/path` or `host:port`)."""
@@ -142,7 +145,7 @@ class TokenGrant(SettingsGroup):
 
     token: Secret = None
     token_file: Path | None = None
-    namespace: Annotated[str, Field(pattern=NAME_PATTERN)] = "default"
+    namespace: Annotated[str, Field(pattern=NAME_PATTERN)] = DEFAULT_NAMESPACE
     scopes: tuple[Scope, ...] = ("append", "read")
 
     @model_validator(mode="after")

@@ -65,7 +65,7 @@ def chats_in(lines: list[dict[str, Any]]) -> set[str]:
     ("conditions", "chats"),
     [
         (("--conversation", "default/red-1"), {"red-1"}),
-        (("--conversation", "default/red-1", "--conversation", "default/blue-1"), {"red-1", "blue-1"}),
+        (("--conversation", "red-1", "--conversation", "default/blue-1"), {"red-1", "blue-1"}),
         (("--label", "colour=red"), {"red-1", "red-2", "fork-of-red-2", "fork-of-fork"}),
         (("--label", "colour=blue", "--label", "all=yes"), {"blue-1"}),
         (("--closed",), {"blue-1"}),
@@ -143,7 +143,7 @@ def test_conditions_that_nothing_meets_are_refused(log):
     assert "there is no conversation default/none" in refused(log, "--conversation", "default/none").err
     assert "no conversation meets the conditions" in refused(log, "--label", "colour=green").err
     assert "no conversation meets" in refused(log, "--conversation", "default/red-1", "--closed").err
-    assert "is not NAMESPACE/ID" in refused(log, "--conversation", "red-1").err
+    assert "is neither ID nor NAMESPACE/ID" in refused(log, "--conversation", "/red-1").err
     assert "is not KEY=VALUE" in refused(log, "--label", "colour").err
     assert "is no time such as" in refused(log, "--since", "yesterday").err
 
