@@ -37,6 +37,9 @@ DomainError
 
 from __future__ import annotations
 
+NAMED_MAX = 3
+"""Ids that a message names, of those that are wrong."""
+
 
 class DomainError(Exception):
     """The rules refuse this. Messages of this family never contain text of a conversation."""
@@ -208,7 +211,10 @@ class MessageIdReused(DomainError):
     """Message ids were used before with other content."""
 
     def __init__(self, message_ids: tuple[str, ...]) -> None:
-        super().__init__(f"{len(message_ids)} message id(s) were used before with other content")
+        named = ", ".join(message_ids[:NAMED_MAX])
+        others = f" and {len(message_ids) - NAMED_MAX} more" if len(message_ids) > NAMED_MAX else ""
+        what = f"message id {named} was" if len(message_ids) == 1 else f"message ids {named}{others} were"
+        super().__init__(f"the {what} used before with other content")
         self.message_ids = message_ids
 
 

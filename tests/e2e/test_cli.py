@@ -74,7 +74,7 @@ def test_a_repeated_id_appends_nothing(cli):
     other = cli("append", "repeats", "twice", "--id", "m1")
 
     assert again.out.startswith("message 1 (already known)\n")
-    assert (other.code, other.err.splitlines()[0][:33]) == (1, "abridged: MESSAGE_ID_REUSED: 1 me")
+    assert (other.code, other.err.splitlines()[0][:52]) == (1, "abridged: MESSAGE_ID_REUSED: the message id m1 was u")
 
 
 def test_text_can_come_from_standard_input(cli):

@@ -69,7 +69,21 @@ async def test_a_known_id_with_other_content_refuses_the_whole_batch(tmp_path):
             await chat.append(said(2), said(1, "something else"))
 
         assert refusal.metadata == {"message_ids": "m1"}
+        assert refusal.text == "the message id m1 was used before with other content"
         assert (await chat.state()).message_version == 1
+
+
+async def test_some_of_many_ids_that_were_used_are_named(tmp_path):
+    """The message stays short whatever the batch; the metadata have them all."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        await chat.append(*(said(n) for n in range(1, 6)))
+
+        async with refused("ALREADY_EXISTS", "MESSAGE_ID_REUSED") as refusal:
+            await chat.append(*(said(n, "something else") for n in range(1, 6)))
+
+        assert refusal.text == "the message ids m1, m2, m3 and 2 more were used before with other content"
+        assert refusal.metadata == {"message_ids": "m1,m2,m3,m4,m5"}
 
 
 @pytest.mark.parametrize(
