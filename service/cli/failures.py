@@ -104,7 +104,7 @@ def of_sidecar_error(error: SidecarError, *, hints: Mapping[str, str] = _NO_HINT
     hint = by_reason.get(error.reason, "") if error.reason else _HINTS_BY_CODE.get(error.code, "")
     what = error.message
     if error.violations:
-        what = "; ".join(f"{field} {description}" for field, description in error.violations)
+        what = "; ".join(f"{field}: {description}" if field else description for field, description in error.violations)
     if error_id := error.metadata.get("error_id"):
         what = f"{what} (error id {error_id})"
     return CommandFailed(f"{error.reason or error.code}: {what}", hint=hint)

@@ -207,7 +207,8 @@ def _by_message(violations: Iterable[tuple[str, str]], batch: Sequence[Message],
     for field, description in violations:
         found = _PLACE.match(field)
         message_id = batch[int(found[1])].id if found and int(found[1]) < len(batch) else ""
-        what = f"{field[found.end() :].lstrip('.') if found else field} {description}".strip()
+        inner = field[found.end() :].lstrip(".") if found else field
+        what = f"{inner}: {description}" if inner else description
         faults.setdefault(message_id, Fault(line, message_id, what, reason))
     return list(faults.values())
 

@@ -103,10 +103,11 @@ def _provider_model(value: str) -> str:
     prefix, _, model = value.partition(":")
     examples = {kind.name: kind.example for kind in _known_providers.get()} | {EXTRACTIVE_PREFIX: ""}
     if prefix not in examples:
+        such = [f"'{name}:{example}'" for name, example in examples.items() if example]
         raise PydanticCustomError(
             "model",
-            "a model is 'provider:model' with provider {providers}; did you mean '{first}:{value}'?",
-            {"providers": ", ".join(examples), "first": next(iter(examples)), "value": value},
+            "a model is 'provider:model', such as {named}; the providers are {providers}",
+            {"named": " or ".join(such), "providers": ", ".join(examples)},
         )
     if examples[prefix] and not model:
         named = f"{prefix}:{examples[prefix]}"

@@ -250,7 +250,7 @@ class _Loading:
             try:
                 settings.policy_of(pattern)
             except InvalidPolicy as error:
-                field = f"policy.{error.field}" if pattern is None else f"policy_by_model.{pattern}.{error.field}"
+                field = _policy_field(pattern, error.field)
                 self._refuse(field, self._origin_of(field), error.reason + self._compared(settings, pattern, error))
                 if pattern is None:
                     return
@@ -260,15 +260,17 @@ class _Loading:
         others = [name for name in PolicySettings.model_fields if name in error.reason and name != error.field]
         if not others:
             return ""
-        shown = []
-        for name in (error.field, *others):
+        shown, refused_for = [], self._origin_of(_policy_field(pattern, error.field))
+        for name in (*others, error.field):
             is_of_row = pattern is not None and name in settings.policy_by_model[pattern].model_fields_set
             given = settings.policy_by_model[pattern] if pattern is not None and is_of_row else settings.policy
             is_set = name in given.model_fields_set
             group = given if is_set else profile_of(settings.policy.profile).defaults()
-            origin = self._origin_of(f"policy_by_model.{pattern}.{name}" if is_of_row else f"policy.{name}")
-            shown.append(f"{name} is {getattr(group, name)} ({origin})")
-        return f"; {', '.join(shown)}: change one of them"
+            origin = self._origin_of(_policy_field(pattern if is_of_row else None, name))
+            # The origin of the refusal's field stands behind the whole message.
+            said = "" if name == error.field and origin == refused_for else f" ({origin})"
+            shown.append(f"{name} is {getattr(group, name)}{said}")
+        return f"; change one of them: {', '.join(shown)}"
 
     def _set(self, name: str, value: Any, origin: Origin) -> None:
         if name not in self._known:
@@ -349,10 +351,16 @@ def _standard_value(setting: Setting, text: str) -> Any:
 def _message(kind: str, message: str, field: str) -> str:
     if kind == "tuple_type":
         return f"must be a list of {'tables' if field == TOKENS else 'text'}"
+    if kind == "too_short":
+        return "must not be empty"
     if kind != "extra_forbidden":
         return message
     inner = (*PolicySettings.model_fields, *TokenGrant.model_fields)
     return f"there is no such setting{_did_you_mean(field.rpartition('.')[2], inner)}"
+
+
+def _policy_field(pattern: str | None, name: str) -> str:
+    return f"policy.{name}" if pattern is None else f"policy_by_model.{pattern}.{name}"
 
 
 def _field_name(loc: tuple[int | str, ...], ctx: Mapping[str, Any]) -> str:

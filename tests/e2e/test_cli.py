@@ -77,6 +77,13 @@ def test_a_repeated_id_appends_nothing(cli):
     assert (other.code, other.err.splitlines()[0][:52]) == (1, "abridged: MESSAGE_ID_REUSED: the message id m1 was u")
 
 
+def test_a_refused_field_stands_before_a_colon(cli):
+    """The rules are clauses of their own, or go on after the field's name."""
+    ran = cli("append", "tools", "41 C", "--role", "tool")
+
+    assert ran.err.startswith("abridged: INVALID_FIELD: messages[0].tool_call_id: a tool message names the call")
+
+
 def test_text_can_come_from_standard_input(cli):
     """`command | abridged append CONVERSATION`, with JSON for the next program."""
     ran = cli("append", "piped", "-", "--json", "--label", "team=billing", stdin="from a pipe\n")

@@ -112,7 +112,8 @@ def test_a_chat_with_a_message_that_is_refused_is_refused_whole(play, tmp_path):
         ["5", "no-call"],
         ["6", "long"],
     ]
-    assert told[-1].startswith(":7: conversation_id must be 1 to 128 of")
+    assert told[5].startswith(":5: no-call: tool_call_id: a tool message names")
+    assert told[-1].startswith(":7: conversation_id: must be 1 to 128 of")
     assert ran.out.count(": nothing appended\n") == len(chats)
     assert "abridged: chats.jsonl: 3 lines refused, 5 messages refused\n" in ran.err
 

@@ -31,7 +31,7 @@ def test_a_file_is_summarized_without_a_conversation(tmp_path):
     ("content", "code", "said"),
     [
         (b"\xff\xfe\x00 not UTF-8", 2, "is no UTF-8 text: byte 1"),
-        (b"", 1, "text must be set"),
+        (b"", 1, "text: must be set"),
         (b"GIF89a\x01\x00", 1, "control character U+0001"),
         (b"a" * 3_000_000, 1, "has 3000000 bytes, the sidecar takes 2097152"),
         (b"a" * 50_000_000, 1, "has 50000000 bytes, the sidecar takes 2097152"),
