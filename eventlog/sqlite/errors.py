@@ -87,6 +87,8 @@ def opening(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in NO_ROOM:
             raise _cannot_open(path, error.strerror) from error
+        if not path.absolute().parent.is_dir():
+            raise LogUnavailable(f"cannot open {path}: there is no folder {path.parent}") from error
         raise LogUnavailable(f"cannot open {path}: {error.strerror}") from error
 
 

@@ -122,7 +122,7 @@ def test_a_backup_replaces_no_file(tmp_path, log):
     assert (tmp_path / "there").read_bytes() == b"precious"
 
     refused = abridged("log", "backup", str(log), str(tmp_path / "no" / "backup.db"))
-    assert (refused.code, "No such file or directory" in refused.err) == (1, True)
+    assert (refused.code, f"there is no folder {tmp_path / 'no'}\n" in refused.err) == (1, True)
     refused = abridged("log", "backup", str(log), str(log))
     assert (refused.code, "there is a file" in refused.err) == (1, True)
     refused = abridged("log", "backup", str(tmp_path / "none.db"), str(tmp_path / "backup.db"))
