@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -116,6 +117,42 @@ async def test_what_may_pass_is_tried_again_with_the_same_ids():
     assert answer.message_version == 1
     assert service.asked == ["m1"] * 4
     assert pauses == pytest.approx([0.6, 0.2, 0.4])
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("a..b:7420", "a..b:7420: no host of this name is known"),
+        (
+            "http://127.0.0.1:7420",
+            "http://127.0.0.1:7420: an address is 'host:port' or 'unix:/path', without 'http://'",
+        ),
+        ("127.0.0.1:7420/v1", "127.0.0.1:7420/v1: an address is 'host:port' or 'unix:/path', without 'http://'"),
+        ("127.0.0.1:1", "127.0.0.1:1: nobody answers"),
+    ],
+)
+async def test_a_wrong_address_is_told_from_an_absent_sidecar(address, message):
+    """Only the last of them may be right later."""
+    async with AsyncConversations(address, patience=Patience(attempts_max=1)) as client:
+        with pytest.raises(SidecarError) as told:
+            await client.server_info()
+
+    assert (told.value.code, told.value.message) == ("UNAVAILABLE", message)
+
+
+async def test_a_server_of_another_protocol_is_told_as_one():
+    """The HTTP port of a sidecar is one."""
+
+    async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 505 HTTP Version Not Supported\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with AsyncConversations(f"127.0.0.1:{port}", patience=Patience(attempts_max=1)) as client:
+            with pytest.raises(SidecarError, match=f"{port}: what answers there does not speak gRPC"):
+                await client.server_info()
 
 
 async def test_patience_has_an_end():

@@ -87,8 +87,18 @@ def error_of_call(error: Any, address: str) -> SidecarError:
     for key, value in error.trailing_metadata() or ():
         if key == _DETAILS:
             details = Status.FromString(value).details
-    text = f"{address}: {_TRANSPORT.get(error.code(), error.details())}"
+    text = f"{address}: {_unanswered(address, error.code(), error.details() or '')}"
     return _error_of(error.code(), error.details() or "", details, without=text)
+
+
+def _unanswered(address: str, code: grpc.StatusCode, details: str) -> str:
+    """The meaning of a status that the transport made; of an address that cannot be right, what is wrong with it."""
+    if code is grpc.StatusCode.UNAVAILABLE:
+        if "errors resolving" in details:
+            return _NO_ADDRESS if "://" in address or "parse port" in details else "no host of this name is known"
+        if "Failed parsing HTTP/2" in details:
+            return "what answers there does not speak gRPC; the port is one of the setting server.listen"
+    return _TRANSPORT.get(code, details)
 
 
 def error_of_refusal(code: int, message: str, details: Iterable[AnyMessage]) -> SidecarError:
@@ -126,3 +136,5 @@ _TRANSPORT = {
     grpc.StatusCode.UNKNOWN: "the connection was closed",
     grpc.StatusCode.RESOURCE_EXHAUSTED: "more than the transport takes",
 }
+
+_NO_ADDRESS = "an address is 'host:port' or 'unix:/path', without 'http://'"
