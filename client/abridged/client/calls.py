@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from google.protobuf.duration_pb2 import Duration
 
+from abridged.client.messages import message_of
 from abridged.v1 import conversation_service_pb2, server_info_service_pb2, text_service_pb2
 from abridged.v1.conversation_pb2 import Conversation, ConversationSettings, Summarization, TokenUsage
 from abridged.v1.conversation_service_pb2 import (
@@ -39,7 +40,7 @@ from abridged.v1.conversation_service_pb2 import (
     UnpinMessagesResponse,
     UpdateConversationResponse,
 )
-from abridged.v1.message_pb2 import Message, Role
+from abridged.v1.message_pb2 import Message
 from abridged.v1.server_info_service_pb2 import GetServerInfoResponse
 from abridged.v1.summary_pb2 import MessageRange, Rating, Rule, SummaryRecord
 from abridged.v1.text_service_pb2 import CountTokensResponse
@@ -194,7 +195,7 @@ def append_request(
     """The request for an append of messages that all have ids, or of which the server makes them from `request_id`."""
     request = _pb.AppendMessagesRequest(
         conversation_id=conversation_id,
-        messages=[_message(message) for message in messages],
+        messages=[message_of(place, message) for place, message in enumerate(messages)],
         settings=settings,
         request_id=request_id,
     )
@@ -498,16 +499,6 @@ def wait_idle(conversation_id: str = "", *, wait_s: float) -> Call[bool]:
 def server_info() -> Call[GetServerInfoResponse]:
     """Return version, limits and state of the server."""
     return Call("ServerInfoService/GetServerInfo", server_info_service_pb2.GetServerInfoRequest(), _whole)
-
-
-def _message(message: Message | Mapping[str, Any] | Dumpable) -> Message:
-    if isinstance(message, Message):
-        return message
-    if not isinstance(message, Mapping):
-        raise TypeError(f"a {type(message).__name__} is taken with the form of its API")
-    fields = {**message, "role": Role.Value(f"ROLE_{message['role'].upper()}")}
-    # protobuf names the field that is wrong.
-    return Message(**fields)
 
 
 def _history_tools(names: Sequence[str]) -> list[HistoryTool.ValueType]:
