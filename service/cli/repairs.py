@@ -209,8 +209,14 @@ def reopen(invocation: Invocation, conversation: str, *, as_json_: bool) -> None
 
 
 async def _summary_id(client: AsyncConversations, conversation: str, named: str) -> str:
-    """The full id of a summary that is named in full or as `abridged summaries` prints it."""
-    matching = [record.id async for record in client.summaries(conversation) if named in (record.id, short(record.id))]
+    """The full id of a summary that is named by it or by its beginning, with `summary-` or without, at least as long as
+    `abridged summaries` prints it."""
+    bare = named.removeprefix("summary-")
+    matching = [
+        record.id
+        async for record in client.summaries(conversation)
+        if len(bare) >= len(short(record.id)) and record.id.removeprefix("summary-").startswith(bare)
+    ]
     return matching[0] if len(matching) == 1 else named
 
 

@@ -384,14 +384,17 @@ def test_a_history_branches_from_the_command_line(cli):
 
 
 def test_a_window_is_repaired_from_the_command_line(cli, summarized):
-    """Summaries are named as `summaries` prints them, messages by their numbers."""
+    """Summaries are named as `summaries` prints them, or as ids begin; messages by their numbers."""
     (*_, record) = re.findall(r"record (\w+):", cli("summaries", summarized).out)
 
     assert re.match(r" +1 +\d+  user: The invoice worker", cli("expand", summarized, record).out)
+    assert cli("expand", summarized, f"summary-{record}").out == cli("expand", summarized, record).out
+    assert "SUMMARY_NOT_FOUND" in cli("expand", summarized, f"summary-{record[:-1]}").err
     assert cli("expand", summarized, "3-4").out.count("\n") == 2
     assert re.match(
         r" +3 +\d+  \(too large for a page\)\n +4 ", cli("expand", summarized, "3-4", "--max-tokens", "1").out
     )
+    assert cli("rate", summarized, f"summary-{record}", "good").out == "rated good\n"
     assert cli("rate", summarized, record, "bad", "--comment", "no ticket").out == "rated bad\n"
     assert cli("pin", summarized, "2").out.startswith("pinned: 2\n")
     assert cli("pin", summarized, "2", "--remove").out.startswith("pinned: none\n")
