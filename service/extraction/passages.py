@@ -31,6 +31,9 @@ from abridged.service.text.sentences import Terms, clipped, is_broken, is_label,
 LEAD: Final = "From the conversation, in its own words:"
 """First line of an extractive summary. The line is not part of the conversation."""
 
+TEXT_LEAD: Final = "From the text, in its own words:"
+"""The same of a text that belongs to no conversation."""
+
 SENTENCES_MAX: Final = 4_000
 """Sentences that are scored; of a longer text, an evenly spread sample."""
 

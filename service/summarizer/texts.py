@@ -18,6 +18,7 @@ from abridged.service.domain.message import Message, Role
 from abridged.service.domain.policy import SUMMARY_TOKENS_MAX, SUMMARY_TOKENS_MIN, Fallback, Policy
 from abridged.service.domain.record import FormName, MessageRange
 from abridged.service.domain.tokens import TokenCounter, TokenSource
+from abridged.service.extraction.passages import LEAD, TEXT_LEAD
 from abridged.service.prompts.prompt import CHAIN_TEMPLATE, MERGE_TEMPLATE
 from abridged.service.summarizer.draft import Draft
 from abridged.service.summarizer.fit import fit_draft
@@ -52,7 +53,9 @@ _FACETS = FORMS[FormName.FACETS]
 def _extracted(source: ExtractSource, tokens_max: int, count: Callable[[str], int]) -> Extracted:
     """The extract of a text, which nobody says: a tool's result has no speaker either."""
     by_nobody = [(number, message._replace(role=Role.TOOL)) for number, message in source.said]
-    return _FACETS.extracted(source._replace(said=by_nobody), tokens_max, count)
+    made = _FACETS.extracted(source._replace(said=by_nobody), tokens_max, count)
+    summary = made.draft.summary.replace(LEAD, TEXT_LEAD, 1)
+    return made._replace(draft=made.draft.model_copy(update={"summary": summary}))
 
 
 DOCUMENT_FORMS: Final[Mapping[FormName, DraftForm]] = MappingProxyType(

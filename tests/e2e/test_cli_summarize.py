@@ -22,6 +22,7 @@ def test_a_file_is_summarized_without_a_conversation(tmp_path):
 
     assert (ran.code, piped.code) == (0, 0), ran.err
     assert ran.out == piped.out
+    assert ran.out.startswith("From the text, in its own words:\n")
     assert 0 < EstimatingCounter().count(ran.out.strip()) <= 150
     assert "summarizing: 1 of 1 calls done" in ran.err
     assert json.loads(as_json.out)["provenance"] == "PROVENANCE_EXTRACTIVE"
