@@ -6,11 +6,12 @@ gives another value to the words of the first, later, or if it adds what the fir
 value by trained signs most likely supersedes one of the first (docs/adr/0100).
 
 A statement is proved if it is a whole sentence of a message, word for word, or if it has values and two sentences in a
-row have all of them, what it writes with a capital and half of its other words, and if no later sentence gives another
-value to the same words, or one that is likely to supersede it. What is denied, or asked, is proved word for word alone,
-and what only may be proves nothing that is. Words alone prove nothing: of statements without values that share as many
-words with their source, more were false than true (docs/adr/0086). What a message says word for word is only replaced
-by a sentence with a word of change: like sentences tell of two things.
+row have all of them, what it writes with a capital and half of its other words, if no word of its clause stands there
+beside another value alone, and if no later sentence gives another value to the same words, or one that is likely to
+supersede it. What is denied, or asked, is proved word for word alone, and what only may be proves nothing that is.
+Words alone prove nothing: of statements without values that share as many words with their source, more were false than
+true (docs/adr/0086). What a message says word for word is only replaced by a sentence with a word of change: like
+sentences tell of two things.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
@@ -28,7 +29,7 @@ from abridged.service.domain.standing_values import StandingValues
 from abridged.service.grounding.reading import Passage, Sentence, Word, denies, sentence_of, words_in
 from abridged.service.grounding.succession import values_said
 from abridged.service.text.mentions import mentions
-from abridged.service.text.phrases import Phrase, has_phrase
+from abridged.service.text.phrases import Phrase, has_phrase, section_of
 from abridged.service.text.sentences import is_question, parts_of
 from abridged.service.text.words import as_phrased, word_keys
 
@@ -66,6 +67,7 @@ _SUCCEEDS_FROM: Final = -1.5
 """The log odds from which on a later value is quoted beside the one that it may supersede. Of 792 statements by another
 hand 49 got such a line: nine have the value that holds, which would have been missing; it cost the others a line."""
 
+_STOP: Final = r"[,;\u3001\uff0c\uff1b](?!\d)|:\s"
 _WORD: Final = re.compile(r"\w+")
 _OPENING: Final = re.compile(r"^\W*\w+[,\u3001\uff0c\u060c]")
 _COLONS: Final = (":", "\uff1a")
@@ -295,8 +297,32 @@ def _proof(said: _Said, spots: Sequence[_Spot]) -> list[_Spot]:
     if act := said.act:
         actor = Role.ASSISTANT if has_phrase(as_phrased(said.text), Phrase.NAMES_ASSISTANT) else Role.USER
         plain = [row for row in plain if any(_tells(spot, act, actor) for spot in row)]
-    best = max(plain, key=lambda row: (said.words_share(_joint(row)), -len(row), row[-1].source), default=[])
+    bound = [row for row in plain if all(_is_bound(clause, row) for clause in _clauses(said.text))]
+    best = max(bound, key=lambda row: (said.words_share(_joint(row)), -len(row), row[-1].source), default=[])
     return [] if best and _is_of_another(said, best, spots) else best
+
+
+def _is_bound(stated: Sentence, row: Sequence[_Spot]) -> bool:
+    """Return whether no word of a statement's clause stands in the row beside another value alone: of `the rent is 985
+    EUR and the deposit 2,956` neither value is the other's."""
+    clauses = [clause for spot in row for clause in _clauses(spot.sentence.text) if clause.values]
+    own = [clause for clause in clauses if any(clause.has(value.keys) for value in stated.values)]
+    others = [clause for clause in clauses if clause not in own]
+    words = words_in(stated.rest) if own and others else ()
+    return not any(_have(others, word) and not _have(own, word) for word in words)
+
+
+def _have(clauses: Iterable[Sentence], word: Word) -> bool:
+    return any(clause.share(word) for clause in clauses)
+
+
+def _clauses(text: str) -> list[Sentence]:
+    return [sentence_of(clause) for clause in _clause_ends().split(text)]
+
+
+@cache
+def _clause_ends() -> re.Pattern[str]:
+    return re.compile(rf"{_STOP}|{section_of(Phrase.JOINS).pattern}", re.IGNORECASE)
 
 
 def _is_of_another(said: _Said, row: Sequence[_Spot], spots: Iterable[_Spot]) -> bool:

@@ -90,6 +90,7 @@ class Phrase(StrEnum):
     DENIES_TWICE = "doubled"
     DENIES_NOTHING = "idioms"
     ENDS_DENIAL = "reach_ends"
+    JOINS = "joined"
     IS_CONDITION = "under_condition"
     SETS_LIMIT = "limits"
     MAKES_EXCEPTION = "exceptions"

@@ -171,6 +171,32 @@ def test_what_somebody_wants_is_proved_by_nobody_else():
     assert not index.testimony("The assistant wants a limit of 4096 rows.").is_proof
 
 
+@pytest.mark.parametrize(
+    ("sentence", "true", "twisted"),
+    [
+        (
+            "Budget of team Blue is 700 EUR, budget of team Red is 900 EUR.",
+            "Team Red has a budget of 900 EUR.",
+            "Team Blue has a budget of 900 EUR.",
+        ),
+        ("The rent is 985 EUR and the deposit 2,956 EUR.", "The rent is 985 EUR.", "The deposit is 985 EUR."),
+        ("Die Miete beträgt 985 € und die Kaution 2.956 €.", "Die Miete beträgt 985 €.", "Die Kaution beträgt 985 €."),
+        ("家賃は 98000 円で、敷金は 196000 円です。", "家賃は 98000 円です。", "敷金は 98000 円です。"),
+        (
+            "Budget of team Blue is 700 EUR, budget of team Red is 900 EUR.",
+            "The budget of team Red is 900 EUR and that of team Blue 700 EUR.",
+            "Budget of team Blue is 900 EUR, budget of team Red is 700 EUR.",
+        ),
+    ],
+)
+def test_a_value_proves_nothing_of_a_thing_whose_own_value_stands_beside_it(sentence, true, twisted):
+    """One sentence binds two values to two things, clause by clause."""
+    index = said("Hello.", sentence, "Fine.")
+
+    assert index.testimony(true).is_proof
+    assert not index.testimony(twisted).is_proof
+
+
 def test_a_value_for_which_there_is_a_later_one_proves_nothing():
     """The later sentence is quoted beside it; the new value, and both together, are proved."""
     old, new = "The port of the importer is 5433.", "Change of plans: the port of the importer is now 6544."
