@@ -87,11 +87,16 @@ def renewed_rule(said: Statement, rules: Sequence[frozenset[str]]) -> int | None
 
 
 def lifted_rule(said: Statement, rules: Sequence[frozenset[str]]) -> int | None:
-    """The place of the rule that a statement takes back; None for none. `rules` are the words of those before it."""
+    """The place of the rule that a statement takes back; None for none. `rules` are the words of those before it.
+
+    A statement that says, with the sentence after it, that the rest stays makes an exception and takes nothing back.
+    """
     model = weighing(ENDS, EndingSigns._fields)
     odds = {at: model.of(signs) for at, signs in candidates(said, rules, _models(), least=_LIFTS_MIN)}
     likeliest = max(odds, key=lambda at: odds[at], default=None)
-    return likeliest if likeliest is not None and odds[likeliest] >= LIFTED_FROM else None
+    if likeliest is None or odds[likeliest] < LIFTED_FROM:
+        return None
+    return None if has_phrase(f"{said.own} {words_of_writer(said.after)}", Phrase.KEEPS_REST) else likeliest
 
 
 def candidates(

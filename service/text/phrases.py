@@ -108,6 +108,7 @@ class Phrase(StrEnum):
     REPORTS_QUESTION = "reported_questions"
     NARRATES = "narrated"
     LIFTS_RULE = "lifted"
+    KEEPS_REST = "rest_stays"
     NAMES_SPEAKER = "to_speaker"
     NAMES_MATTER = "matters"
     SAYS_HOW = "habits"

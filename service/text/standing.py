@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from functools import cache
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 from abridged.service.text.likeness import Likeness, likeness_to, places_of
@@ -80,6 +79,7 @@ class Statement(NamedTuple):
     Attributes:
         text: The sentence as it was written.
         before: The sentence before it in its message; empty for none.
+        after: The one after it.
         own: The sentence as `words_of_writer` gives it.
         places: The places of its words, as `places_of` gives them.
         doubt: The log odds that it lacks to be a rule; 0 of a rule, infinite beyond DOUBT_MAX.
@@ -89,6 +89,7 @@ class Statement(NamedTuple):
 
     text: str
     before: str
+    after: str
     own: str
     places: Sequence[int]
     doubt: float
@@ -116,7 +117,8 @@ def statements(text: str) -> Iterator[Statement]:
         return
     prose = "\n".join(text.split("```")[::2])
     masked = ""
-    for before, sentence in pairwise(("", *parts_of(prose))):
+    parts = ("", *parts_of(prose), "")
+    for before, sentence, after in zip(parts, parts[1:], parts[2:], strict=False):
         if len(sentence) > RULE_CHARS_MAX or sentence.startswith((">", "#")) or is_of_program(sentence):
             continue
         own = words_of_writer(sentence)
@@ -127,7 +129,7 @@ def statements(text: str) -> Iterator[Statement]:
             if has_phrase(own, Phrase.REPORTS_QUESTION) or sentence not in masked:
                 doubt = math.inf
         words = _stems(sentence)
-        yield Statement(sentence, before, own, places, doubt, words, words | _stems(before))
+        yield Statement(sentence, before, after, own, places, doubt, words, words | _stems(before))
 
 
 def doubt_of(own: str, places: Sequence[int]) -> float:

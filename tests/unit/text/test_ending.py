@@ -39,6 +39,32 @@ def test_what_takes_a_rule_back_may_stand_behind_the_words_it_shares():
     assert lifted_rule(said, [*map(words_of_rule, rules)]) == 0
 
 
+@pytest.mark.parametrize(
+    ("rule", "later"),
+    [
+        (
+            "Never deploy to production without my approval.",
+            "You may deploy the docs site without my approval from now on; everything else still needs it.",
+        ),
+        (
+            "Never merge pull requests without asking me.",
+            "You can merge dependency updates without asking me from now on. All others still need my okay.",
+        ),
+        (
+            "Lösche nie Dateien, ohne mich zu fragen.",
+            "Dateien in /tmp kannst du ab jetzt löschen, ohne mich zu fragen. Alles andere bleibt, wie es war.",
+        ),
+    ],
+)
+def test_an_exception_ends_no_rule(rule, later):
+    """The message says that the rest stays, in the sentence that permits something or in the next one."""
+    places = [lifted_rule(said, [words_of_rule(rule)]) for said in statements(later)]
+    permission = later.partition(";")[0] if ";" in later else later.partition(". ")[0]
+
+    assert set(places) == {None}
+    assert [lifted_rule(said, [words_of_rule(rule)]) for said in statements(f"{permission}.")] == [0]
+
+
 def test_a_rule_laid_down_anew_ends_the_one_before():
     """The newer one stands."""
     (said,) = statements("From now on keep all commit subjects under 72 characters.")
