@@ -122,7 +122,12 @@ def shown_text(shown: ShownRecord, ledger: Ledger = NO_LEDGER, rules: Rules = NO
 
 def said_text(shown: ShownRecord) -> str:
     """The record as the window shows it, without its frame."""
-    return quoted(shown.record.short_summary if shown.short else "\n".join(_lines(shown.record)))
+    return quoted(shown.record.short_summary) if shown.short else record_text(shown.record)
+
+
+def record_text(record: SummaryRecord) -> str:
+    """The record as text without its frame."""
+    return quoted("\n".join(_lines(record)))
 
 
 def text_of_records(shown: Iterable[ShownRecord]) -> str:

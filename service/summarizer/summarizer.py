@@ -24,7 +24,7 @@ from abridged.service.domain.record import (
     SummaryRecord,
     figures_of,
 )
-from abridged.service.domain.render import short_text, shown_text, summary_text
+from abridged.service.domain.render import record_text, short_text, shown_text, summary_text
 from abridged.service.domain.rules import NO_RULES_FOUND, RuleFinds
 from abridged.service.domain.tokens import (
     MESSAGE_OVERHEAD_TOKENS,
@@ -324,8 +324,8 @@ class WindowCost:
 
 
 def draft_text(work: PassWork, draft: Draft) -> str:
-    """The text of the draft's record in a window, without frame and preamble."""
-    return "\n".join(summary_text(_bare_record(work, draft)).splitlines()[2:-1])
+    """The text of the draft's record in a window, without its frame."""
+    return record_text(_bare_record(work, draft))
 
 
 def summary_of(

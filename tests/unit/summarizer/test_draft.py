@@ -6,7 +6,18 @@ import json
 
 import pytest
 
-from abridged.service.summarizer.draft import REASONS_MAX, SCHEMA, InvalidDraft, parsed, schema_for, without_cut_ends
+from abridged.service.domain.message import Message, Role
+from abridged.service.summarizer.draft import (
+    REASONS_MAX,
+    SCHEMA,
+    Draft,
+    InvalidDraft,
+    parsed,
+    schema_for,
+    without_cut_ends,
+)
+from abridged.service.summarizer.summarizer import draft_text
+from tests.support.summarizers import work_on
 
 ANSWER = {
     "summary": "They moved the importer to db-2.",
@@ -161,3 +172,10 @@ def test_a_narrative_that_is_one_cut_sentence_goes_back_to_the_model():
     """The cut would leave nothing of it."""
     with pytest.raises(InvalidDraft, match="no sentence ends within 200 characters"):
         without_cut_ends(parsed(json.dumps(ANSWER | {"summary": "and v1.4 then " * 14 + "andv"})), 40)
+
+
+def test_the_text_of_a_draft_has_the_line_ends_that_were_written():
+    """A separator of lines, of paragraphs or of pages is a character like any other."""
+    summary = "One\u2028two\u2029three\x85four\x0cfive\n\nsix"
+
+    assert draft_text(work_on([Message("m1", Role.USER, "One.")]), Draft.of_text(summary)) == summary
