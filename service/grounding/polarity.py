@@ -25,7 +25,7 @@ from abridged.service.domain.message import Role
 from abridged.service.grounding.reading import Passage
 from abridged.service.grounding.support import Concordance, Heard, Support
 from abridged.service.text.phrases import Phrase, has_phrase, section_of
-from abridged.service.text.sentences import parts_of
+from abridged.service.text.sentences import is_question, parts_of
 from abridged.service.text.words import folded, word_runs
 
 _CLOSE: Final = 0.5
@@ -61,7 +61,6 @@ _REACH_CHARS: Final = 10
 _REACH_BACK_WORDS: Final = 4
 """A negation reaches forwards in words, or in characters of scripts without spaces; at a clause's end, backwards."""
 
-_QUESTION: Final = re.compile(r"[?\uff1f][\"'\u201d\u2019)\]]{0,3}\s*$")
 _CLAUSE_STOP: Final = (
     r"(?<=[:;,\u3001\uff0c\uff1b])(?!\d)(?!\s*(?:never|not)\s(?:in|on|at|by|as|to|for|from|with|before|after)\b)"
     r"|\s[\u2013\u2014-]\s"
@@ -116,7 +115,7 @@ def contradicting(statement: str, support: Support, concordance: Concordance) ->
     said = [
         clause
         for sentence in map(folded, parts_of(statement))
-        if not _QUESTION.search(sentence)
+        if not is_question(sentence)
         for clause in concordance.once(_clauses, sentence)
     ]
     words = frozenset(word for clause in said for word in clause.words)
@@ -241,7 +240,7 @@ def _source_clauses(passages: Sequence[Passage], words: frozenset[str], concorda
     for sentence in map(folded, parts_of("\n".join(passage.text for passage in passages))):
         if not any(word in sentence for word in words):
             continue
-        if not _QUESTION.search(sentence):
+        if not is_question(sentence):
             yield from ((clause, numbers) for clause in concordance.once(_clauses, sentence))
             continue
         reply = concordance.after(passages[-1])

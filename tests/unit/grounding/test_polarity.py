@@ -125,6 +125,13 @@ def test_a_question_that_the_next_message_denies_is_denied():
     assert against("The contract was moved to legal.", question, "No, it was moved.") is None
 
 
+@pytest.mark.parametrize("mark", ["?", "\uff1f", "\u061f"])
+def test_a_question_asks_with_the_mark_of_its_script(mark):
+    """Nobody says what it asks, and a reply that begins with no denies it."""
+    assert against("العقد موقع", f"هل العقد موقع{mark}", "No, not yet.") == (1,)
+    assert against("The contract is not signed.", f"Is the contract signed{mark}") is None
+
+
 @pytest.mark.parametrize(
     ("proposal", "reply", "statement"),
     [
