@@ -130,6 +130,7 @@ class PassWork:
         overlap: Messages before the source that the prompt quotes for context.
         merged: The records whose texts are the `messages` of a digest.
         finds: The identifiers of the messages that leave the window, counted without what the caller's counts teach.
+        ledger: The ledger of the window before the pass.
         leaving: Names and sentences of everything that leaves the window.
         rules: The standing rules of these, counted so too, and those that have been taken back.
         redone: How often a model may have been asked for this range before, in passes that made no record of it.
@@ -282,7 +283,6 @@ class PassResult:
     interrupted: bool = False
     tried: tuple[str, ...] = ()
     finds: LedgerFinds = NOTHING_FOUND
-    ledger: Ledger = NO_LEDGER
     leaving: Leaving = NOTHING_LEAVES
     rules: RuleFinds = NO_RULES_FOUND
 
