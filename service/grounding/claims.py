@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from abridged.service.domain.message import Message, sent_content
-from abridged.service.text.identifiers import MONTHS, Identifier, IdentifierKind, identifiers, numerals
+from abridged.service.text.identifiers import MONTHS, Identifier, IdentifierKind, numerals
 
 LOOKUPS_MAX: Final = 500
 """Further unsupported identifiers of a record are counted without a literal look-up, because it is refused anyway."""
@@ -95,9 +95,9 @@ def unsupported(text: str, evidence: Evidence) -> tuple[Identifier, ...]:
     return (*(found for found in looked_up if not _is_written(found, evidence.folded)), *unknown[LOOKUPS_MAX:])
 
 
-def survival(source: str, text: str) -> float:
-    """Share of the distinct identifiers of `source` that `text` still contains; 1.0 if `source` has none."""
-    return share_held(identifiers(source), evidence_of([text]))
+def survival(wanted: Iterable[Identifier], text: str) -> float:
+    """Share of the distinct identifiers `wanted` that `text` contains; 1.0 without any."""
+    return share_held(wanted, evidence_of([text]))
 
 
 def share_held(wanted: Iterable[Identifier], evidence: Evidence) -> float:

@@ -14,7 +14,7 @@ from typing import Final
 
 from abridged.service.domain.policy import Policy
 from abridged.service.domain.record import SummaryRecord
-from abridged.service.grounding.claims import evidence_of, share_held
+from abridged.service.grounding.claims import survival
 from abridged.service.grounding.draft import Problem, ProblemCode
 from abridged.service.grounding.ground import Ground
 from abridged.service.text.identifiers import Identifier
@@ -192,7 +192,7 @@ def _grounded_share_asked(whole: str, beside: Compared, policy: Policy) -> float
     """Asks for more if a draft keeps none of many identifiers: another chat about the same topic shares its words
     too."""
     asked = policy.min_grounded_share
-    if asked and len(beside.required) >= _REQUIRED_MIN and not _survival(beside.required, whole):
+    if asked and len(beside.required) >= _REQUIRED_MIN and not survival(beside.required, whole):
         return min(1.0, asked + _WITHOUT_NAMES)
     return asked
 
@@ -221,12 +221,12 @@ def _coverage_problems(keys: frozenset[str], beside: Compared, policy: Policy) -
 def _identifier_problems(whole: str, beside: Compared, policy: Policy) -> Iterator[Problem]:
     if not policy.min_identifier_survival or len(beside.required) < _REQUIRED_MIN:
         return
-    survival = _survival(beside.required, whole)
-    if survival < policy.min_identifier_survival:
+    kept = survival(beside.required, whole)
+    if kept < policy.min_identifier_survival:
         total = len(beside.required)
         yield Problem(
             ProblemCode.LOST_IDENTIFIERS,
-            f"keeps {round(survival * total)} of {total} identifiers that are still needed: "
+            f"keeps {round(kept * total)} of {total} identifiers that are still needed: "
             "name the most important ones exactly as they were written",
         )
 
@@ -246,16 +246,12 @@ def _remake_problems(keys: frozenset[str], whole: str, beside: Compared, policy:
         return
     replaced = "\n".join(record_texts(beside.replaces))
     share = policy.min_remake_share
-    if _survival(beside.required, whole) < share * _survival(beside.required, replaced):
+    if survival(beside.required, whole) < share * survival(beside.required, replaced):
         yield Problem(
             ProblemCode.WORSE, "keeps fewer of the identifiers that are still needed than the record that it replaces"
         )
     elif beside.ground.coverage(keys) < share * beside.ground.coverage(word_keys(replaced)):
         yield Problem(ProblemCode.WORSE, "speaks of less of the source than the record that it replaces")
-
-
-def _survival(required: tuple[Identifier, ...], text: str) -> float:
-    return share_held(required, evidence_of([text]))
 
 
 @dataclass(frozen=True, slots=True)

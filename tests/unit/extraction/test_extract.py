@@ -23,6 +23,7 @@ from abridged.service.extraction.passages import SENTENCES_MAX, gathered
 from abridged.service.extraction.replaced import superseding
 from abridged.service.grounding.claims import evidence_of, survival, texts_of
 from abridged.service.grounding.draft import Problem, check_record
+from abridged.service.text.identifiers import identifiers
 from abridged.service.text.sentences import CLIP_CHARS_MAX
 from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.extracts import extract_of
@@ -372,7 +373,9 @@ def test_real_conversations_pass_every_check_over_three_passes() -> None:
             extracted = extract_of(part, previous=record)
             assert problems_of(extracted, sources_of(part, record)) == (), name
             if depth == 0:
-                kept.append(survival("\n".join(sources_of(part)), "\n".join(texts_by_field(extracted).values())))
+                kept.append(
+                    survival(identifiers("\n".join(sources_of(part))), "\n".join(texts_by_field(extracted).values()))
+                )
             record = record_of(extracted, depth=depth)
 
     assert sum(kept) / len(kept) >= 0.3

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from abridged.service.domain.message import Message, Role, ToolCall
 from abridged.service.grounding.claims import LOOKUPS_MAX, evidence_of, survival, texts_of, unsupported
+from abridged.service.text.identifiers import identifiers
 
 SOURCE = (
     "Pay $1,200.00 by 2024-05-15 at 3:00 PM for ZFA04Y; twelve bags, 1.5k rows, release v2.1.3, see src/a.py:12 and "
@@ -86,7 +87,7 @@ def test_what_only_resembles_them_is_not(source: str, claim: str) -> None:
 
 def test_a_number_in_words_survives() -> None:
     """The source may have digits where the summary has words."""
-    assert survival("25 bags, $3 each", "twenty-five bags for three dollars") == 1.0
+    assert survival(identifiers("25 bags, $3 each"), "twenty-five bags for three dollars") == 1.0
 
 
 def test_a_repeated_invention_counts_once() -> None:
@@ -109,8 +110,8 @@ def test_a_text_supports_itself(text: str, more: str) -> None:
 
 def test_survival_is_the_part_of_the_identifiers_that_is_left() -> None:
     """Case and writing do not matter; decimals are not asked for."""
-    assert survival("ZFA04Y, src/a.py, $1,200.00 and 0.25", "zfa04y costs 1200") == pytest.approx(2 / 3)
-    assert survival("no names here", "") == 1.0
+    assert survival(identifiers("ZFA04Y, src/a.py, $1,200.00 and 0.25"), "zfa04y costs 1200") == pytest.approx(2 / 3)
+    assert survival(identifiers("no names here"), "") == 1.0
 
 
 def test_all_texts_of_a_message_are_evidence() -> None:
