@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from abridged.service.domain.conversation import Conversation, live_coverage
+from abridged.service.domain.ledger import KIND_WEIGHTS
 from abridged.service.domain.message import Role
 from abridged.service.domain.policy import SummaryRole
 from abridged.service.domain.render import rendered_window
-from abridged.service.grounding.required import KIND_WEIGHTS
 from abridged.service.text.identifiers import NUMBER_CHARS_MIN, IdentifierKind, identifiers
 from bench.player import PlayedChat
 from bench.quality.facts import Fact, FactKind

@@ -12,11 +12,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from abridged.service.grounding.required import KIND_WEIGHTS, is_worth_naming
+from abridged.service.domain.ledger import KIND_WEIGHTS
+from abridged.service.grounding.required import REPEATS_MAX, is_worth_naming
 from abridged.service.text.identifiers import MONTHS, identifiers, serial
 from abridged.service.text.phrases import Words, words_of
-
-_REPEATS_MAX: Final = 5
 
 _SAID_WEIGHT: Final = 1.0
 """A name that somebody said counts more than one that only a tool's result contains."""
@@ -111,7 +110,7 @@ def _identifier_scores(texts: Sequence[str], spoken: Sequence[str]) -> dict[str,
             counts[found.text] = counts.get(found.text, 0) + 1
             if words:
                 said.add(found.text)
-            scores[found.text] = KIND_WEIGHTS[found.kind] + recency + min(counts[found.text], _REPEATS_MAX) / 2
+            scores[found.text] = KIND_WEIGHTS[found.kind] + recency + min(counts[found.text], REPEATS_MAX) / 2
     counting = serial(name for name in scores if name not in said)
     return {name: score + _SAID_WEIGHT * (name in said) for name, score in scores.items() if name not in counting}
 
@@ -128,7 +127,7 @@ def _name_scores(spoken: Sequence[str]) -> dict[str, float]:
     if counts.total() > _CAPITALS_SHARE_MAX * sum(len(_WORD.findall(text)) for text in spoken):
         return {}
     return {
-        name: _NAME_WEIGHT + min(count, _REPEATS_MAX) / 2
+        name: _NAME_WEIGHT + min(count, REPEATS_MAX) / 2
         for name, count in counts.items()
         if count >= _NAME_REPEATS_MIN or " " in name
     }

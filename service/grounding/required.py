@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from abridged.service.domain.ledger import KIND_WEIGHTS
 from abridged.service.text.identifiers import IDENTIFIER_CHARS_MAX, NUMBER_CHARS_MIN, VALUES, Identifier, IdentifierKind
 from abridged.service.text.words import word_runs
 
@@ -19,28 +20,11 @@ REQUIRED_MAX: Final = 30
 REQUIRED_CHARS_MAX: Final = 600
 """Together about a quarter of a default record."""
 
-KIND_WEIGHTS: Final[Mapping[IdentifierKind, float]] = {
-    IdentifierKind.URL: 0.8,
-    IdentifierKind.EMAIL: 1.0,
-    IdentifierKind.UUID: 1.0,
-    IdentifierKind.HASH: 0.8,
-    IdentifierKind.PATH: 1.0,
-    IdentifierKind.FILE: 1.0,
-    IdentifierKind.TICKET: 1.2,
-    IdentifierKind.VERSION: 0.8,
-    IdentifierKind.CODE: 1.2,
-    IdentifierKind.SYMBOL: 0.7,
-    IdentifierKind.AMOUNT: 0.7,
-    IdentifierKind.DATE: 0.7,
-    IdentifierKind.PHONE: 1.0,
-    IdentifierKind.NUMBER: 0.3,
-}
-"""The kinds worth a place, with weights; times are not."""
-
 _LABEL_CHARS: Final = 60
 _LABEL_WORDS: Final = 2
 _CLAUSE: Final = re.compile(r"[.;!?\n]\s")
-_REPEATS_MAX: Final = 5
+REPEATS_MAX: Final = 5
+"""Further repeats make an identifier no more needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +88,7 @@ def _is_superseded(key: str, mentions: _Mentions, newest: Mapping[tuple[str, ...
 
 def _score(mentions: _Mentions, texts: int) -> float:
     recency = (mentions.last + 1) / texts
-    return KIND_WEIGHTS[mentions.first.kind] + recency + min(mentions.count, _REPEATS_MAX) / 2 + mentions.spoken
+    return KIND_WEIGHTS[mentions.first.kind] + recency + min(mentions.count, REPEATS_MAX) / 2 + mentions.spoken
 
 
 def _within_budget(ranked: Iterable[Identifier]) -> tuple[Identifier, ...]:
