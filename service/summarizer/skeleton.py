@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from abridged.service.domain.message import Message, Role
 from abridged.service.extraction.cues import asks, is_decision, is_done, is_reversal, leaves_open
 from abridged.service.extraction.passages import called_tool
-from abridged.service.extraction.talk import said_by
+from abridged.service.extraction.talk import is_about, said_by
 from abridged.service.extraction.tasks import due_of, owner_of
 from abridged.service.grounding.claims import texts_of
 from abridged.service.grounding.polarity import contradicting
@@ -170,9 +170,8 @@ class Skeleton:
     def _ends(self, one: Numbered, read: Sequence[_Read]) -> bool:
         """Return whether a message after those of a statement is about it and ends it."""
         terms, last = terms_of(one.text), self._last(one)
-        least = max(1, min(_SHARED_MIN, len(terms)), _ABOUT_SHARE * len(terms))
         # The words first: they are cheaper to compare than a sentence is to read.
-        about = (each for each in read if each.number > last and len(each.terms & terms) >= least)
+        about = (each for each in read if each.number > last and is_about(each.terms, terms, _ABOUT_SHARE))
         return any(_is_end(each, one, terms) for each in about)
 
     def _last(self, one: Numbered) -> int:
