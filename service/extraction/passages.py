@@ -125,9 +125,8 @@ class Passage:
 
     @property
     def line(self) -> str:
-        """The line that a record quotes: the speaker and the clipped sentence; empty if clipping leaves no word."""
-        text = clipped(self.text)
-        return f"{self.speaker}: {text}" if self.speaker and text else text
+        """The line that a record quotes."""
+        return line_of(self.text, self.speaker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +231,12 @@ def _naming(message: Message) -> str:
 def cleaned(text: str) -> str:
     """The text without marks of chat templates, frames and secrets."""
     return mask_secrets(_TAG.sub("\n", strip_marks(text)))
+
+
+def line_of(text: str, speaker: str) -> str:
+    """The line that a record quotes: the speaker and the clipped sentence; empty if clipping leaves no word."""
+    text = clipped(text)
+    return f"{speaker}: {text}" if speaker and text else text
 
 
 def _is_prose(message: Message) -> bool:

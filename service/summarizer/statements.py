@@ -17,7 +17,7 @@ from typing import Final
 
 from abridged.service.domain.message import Role
 from abridged.service.extraction.cues import asks, is_decision, leaves_open
-from abridged.service.extraction.passages import speaker_of
+from abridged.service.extraction.passages import cleaned, line_of, speaker_of
 from abridged.service.extraction.replaced import superseding
 from abridged.service.extraction.talk import said_by
 from abridged.service.grounding.draft import Problem, ProblemCode
@@ -27,10 +27,8 @@ from abridged.service.grounding.speakers import said_by_another
 from abridged.service.grounding.support import Concordance
 from abridged.service.grounding.testimony import Line, Witnessed
 from abridged.service.text.identifiers import identifiers
-from abridged.service.text.markup import strip_marks
 from abridged.service.text.phrases import Phrase, has_phrase
-from abridged.service.text.secrets import mask_secrets
-from abridged.service.text.sentences import clipped, sentences
+from abridged.service.text.sentences import sentences
 
 KEY_POINTS: Final = "key_points"
 """The list of what is quoted and belongs to no other."""
@@ -142,9 +140,8 @@ def _is_outdated(
 
 def quotation(line: Line) -> tuple[str, tuple[int, ...]]:
     """The line that a record quotes, empty if clipping leaves no word; and its messages."""
-    text = clipped(" ".join(mask_secrets(strip_marks(line.text)).split()))
     speaker = speaker_of(line.passage.message) if line.passage.message else ""
-    return f"{speaker}: {text}" if speaker and text else text, line.passage.numbers
+    return line_of(" ".join(cleaned(line.text).split()), speaker), line.passage.numbers
 
 
 def _is_of(name: str, text: str) -> bool:

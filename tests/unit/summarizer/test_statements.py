@@ -194,6 +194,16 @@ def test_a_secret_is_masked_where_it_is_quoted():
     assert "ghp_" not in found.draft.key_points[0]
 
 
+def test_a_tag_is_left_out_where_its_sentence_is_quoted():
+    """Nobody says the frame of a prompt, nor the end of a paragraph."""
+    said = ("The new parser of the importer <transcript> is pinned</b> for good, says Dana.", "Fine.")
+    draft = parsed(record("The importer has a new parser, says Dana.", key_points=["Dana has renewed the parser."]))
+
+    found = check_draft(draft, source(said))
+
+    assert found.draft.highlights == ("user: The new parser of the importer is pinned for good, says Dana.",)
+
+
 def test_a_narrative_that_twists_its_source_goes_back():
     """Only the model can write it again."""
     twisted = checked(f"{NARRATIVE} Finance approved the second server.")
