@@ -17,6 +17,7 @@ from abridged.service.domain.message import Message, Role, sent_content
 from abridged.service.domain.standing_values import StandingValues, Stated, Told, shape_of, told_by
 from abridged.service.text.identifiers import MEASURED, SERIES_MIN, IdentifierKind, serial
 from abridged.service.text.mentions import Mention, mentions
+from abridged.service.text.nested_json import begins_as_data
 from abridged.service.text.rows import column_of, row_of
 from abridged.service.text.values import is_listing
 from abridged.service.text.words import word_keys
@@ -130,7 +131,7 @@ class _Reading:
     def read(self, m: MessageAppended) -> None:
         """Read one message; they come in order."""
         for text, use in _texts(m.message):
-            is_data = use is Use.TOOL or (use is not Use.CALL and text.lstrip()[:1] in ("{", "["))
+            is_data = use is Use.TOOL or (use is not Use.CALL and begins_as_data(text))
             most = READ_CHARS_MAX if is_data else SAID_CHARS_MAX
             in_listing = is_listing(text)
             is_prose = use is not Use.CALL and len(text) <= most and not in_listing

@@ -24,6 +24,7 @@ from abridged.service.domain.record import SummaryRecord, narrative_of, statemen
 from abridged.service.extraction.cues import asks, has_value, is_courtesy, is_wish
 from abridged.service.grounding.claims import texts_of
 from abridged.service.grounding.draft import echoes_instructions, is_placeholder
+from abridged.service.text import nested_json
 from abridged.service.text.markup import leftover_markup, strip_chat_markup, strip_marks
 from abridged.service.text.secrets import contains_secret, mask_secrets
 from abridged.service.text.sentences import Terms, clipped, is_broken, is_label, sentences, terms_of
@@ -37,7 +38,6 @@ TEXT_LEAD: Final = "From the text, in its own words:"
 SENTENCES_MAX: Final = 4_000
 """Sentences that are scored; of a longer text, an evenly spread sample."""
 
-_JSON_KEY: Final = re.compile(r'"\w{1,80}"\s{0,4}:')
 _TAG: Final = re.compile(
     rf"</[A-Za-z][\w-]{{0,60}}\s{{0,4}}>|(?:<|&lt;)/?(?:{'|'.join(FRAMES)})\b[^<>]{{0,300}}(?:>|$)"
 )
@@ -225,7 +225,7 @@ def _spoken_text(message: Message) -> str:
 
 def _naming(message: Message) -> str:
     """The texts to find names in; keys of JSON objects name nothing in the conversation."""
-    return _TAG.sub(" ", _JSON_KEY.sub(" ", "\n".join(texts_of(message))))
+    return _TAG.sub(" ", nested_json.KEY_RE.sub(" ", "\n".join(texts_of(message))))
 
 
 def cleaned(text: str) -> str:
@@ -240,7 +240,7 @@ def line_of(text: str, speaker: str) -> str:
 
 
 def _is_prose(message: Message) -> bool:
-    return message.role is not Role.TOOL and message.content.lstrip()[:1] not in ("{", "[")
+    return message.role is not Role.TOOL and not nested_json.begins_as_data(message.content)
 
 
 def called_tool(line: str) -> str | None:

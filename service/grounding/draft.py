@@ -6,7 +6,6 @@ the draft, because problems go into events, metrics and logs.
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from abridged.service.grounding.claims import Evidence, unsupported
+from abridged.service.text import nested_json
 from abridged.service.text.markup import leftover_markup
 from abridged.service.text.secrets import contains_secret
 
@@ -97,8 +97,6 @@ _ERROR: Final = re.compile(
 
 _SCHEMA: Final = re.compile(r"\"(?:properties|\$defs|additionalProperties)\"\s{0,8}:\s{0,8}(?:\{|true|false)")
 
-_KEY: Final = re.compile(r"\"\w{1,80}\"\s{0,4}:")
-
 _NARRATIVES: Final = ("summary", "short_summary")
 _SHINGLE_WORDS: Final = 6
 _ECHO_SHARE_MAX: Final = 0.5
@@ -122,7 +120,7 @@ def is_refusal(text: str) -> bool:
 
 def echoes_instructions(text: str, instructions: str) -> bool:
     """Return whether `text` repeats its instructions: JSON, the schema, or half of its word runs."""
-    if _SCHEMA.search(text) or _is_json(text):
+    if _SCHEMA.search(text) or nested_json.data_of(text) is not None:
         return True
     runs = _shingles(text)
     return bool(runs) and len(runs & _shingles(instructions)) > _ECHO_SHARE_MAX * len(runs)
@@ -130,7 +128,7 @@ def echoes_instructions(text: str, instructions: str) -> bool:
 
 def is_data(text: str) -> bool:
     """Return whether `text` is a piece of JSON rather than a sentence."""
-    return _KEY.search(text) is not None or _is_json(text)
+    return nested_json.KEY_RE.search(text) is not None or nested_json.data_of(text) is not None
 
 
 def unsupported_identifiers(texts: Mapping[str, str], evidence: Evidence) -> dict[str, tuple[str, ...]]:
@@ -193,15 +191,6 @@ def _unsupported_problems(texts: Mapping[str, str], evidence: Evidence, borne: i
     if count <= borne:
         return ()
     return (Problem(ProblemCode.UNSUPPORTED, f"{', '.join(found)}: {count} identifiers or numbers not in the source"),)
-
-
-def _is_json(text: str) -> bool:
-    if text.lstrip()[:1] not in ("{", "["):
-        return False
-    try:
-        return isinstance(json.loads(text), dict | list)
-    except (ValueError, RecursionError):
-        return False
 
 
 def _shingles(text: str) -> set[tuple[str, ...]]:

@@ -14,6 +14,9 @@ from typing import Any, Final, NoReturn
 DEPTH_MAX: Final = 200
 """Limit on brackets open at a time, including those in strings. People and programs nest a few."""
 
+KEY_RE: Final = re.compile(r'"\w{1,80}"\s{0,4}:')
+"""A key of an object."""
+
 _BRACKET_RE: Final = re.compile(r"[][{}]")
 _STRING_RE: Final = re.compile(r'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
 """A string, also one without an end: to look for its end from each quote in it would take time with the square of its
@@ -26,9 +29,14 @@ def parsed(text: str, **options: Any) -> Any:
     return json.loads(text, **options)
 
 
+def begins_as_data(text: str) -> bool:
+    """Return whether a text begins like a JSON object or list."""
+    return text.lstrip()[:1] in ("{", "[")
+
+
 def data_of(text: str, **options: Any) -> Any:
     """The value of a text that is a JSON object or list, with the options of `json.loads`; None of any other text."""
-    if text.lstrip()[:1] not in ("{", "["):
+    if not begins_as_data(text):
         return None
     try:
         return parsed(text, **options)
