@@ -14,6 +14,7 @@ from abridged.service.extraction.tasks import addressed, announces, deadline_of,
 from abridged.service.text.identifiers import identifiers
 from abridged.service.text.phrases import Phrase, Words, has_phrase, section_of, words_of
 from abridged.service.text.sentences import is_question, terms_of, without_quotations
+from abridged.service.text.words import straight
 
 _ENDED: Final = re.compile(r"[.!\u2026\u3002\uff01][\"'\u201d\u2019)\]]{0,3}$")
 _WIDE_STOP: Final = "\u3002"
@@ -44,12 +45,12 @@ def is_decision(sentence: str) -> bool:
 
 def is_reversal(sentence: str) -> bool:
     """Return whether the sentence says that something no longer holds."""
-    return _says_firmly(_plain(sentence), Phrase.TAKES_BACK) and not asks(sentence)
+    return _says_firmly(straight(sentence), Phrase.TAKES_BACK) and not asks(sentence)
 
 
 def taken_back(sentence: str) -> str:
     """The clauses of a sentence that say what no longer holds: of `It is loud, so we meet here instead` the second."""
-    return " ".join(clause for clause in _STOP.split(_plain(sentence)) if is_reversal(clause))
+    return " ".join(clause for clause in _STOP.split(straight(sentence)) if is_reversal(clause))
 
 
 def is_action(sentence: str) -> bool:
@@ -74,7 +75,7 @@ def is_action(sentence: str) -> bool:
 
 def is_promise(sentence: str) -> bool:
     """Return whether the speaker announces an action of the speaker's own or of everybody."""
-    return has_phrase(_plain(sentence), Phrase.PROMISES)
+    return has_phrase(straight(sentence), Phrase.PROMISES)
 
 
 def is_open(sentence: str) -> bool:
@@ -84,17 +85,17 @@ def is_open(sentence: str) -> bool:
 
 def is_done(sentence: str) -> bool:
     """Return whether the sentence reports something as done."""
-    return _says_firmly(_plain(sentence), Phrase.REPORTS_DONE)
+    return _says_firmly(straight(sentence), Phrase.REPORTS_DONE)
 
 
 def seeks_agreement(sentence: str) -> bool:
     """Return whether a question only wants to be agreed with, such as `isn't it?`"""
-    return is_question(sentence) and has_phrase(_plain(sentence), Phrase.SEEKS_AGREEMENT)
+    return is_question(sentence) and has_phrase(straight(sentence), Phrase.SEEKS_AGREEMENT)
 
 
 def asks(sentence: str) -> bool:
     """Return whether the speaker wants an answer: a question, or a request to confirm, provide or choose."""
-    plain = _plain(sentence)
+    plain = straight(sentence)
     if is_question(plain) or has_phrase(plain, Phrase.ASKS_FOR_ANSWER):
         return True
     if len(plain) > _UNMARKED_CHARS_MAX or _is_in_capitals(plain):
@@ -110,17 +111,17 @@ def asks(sentence: str) -> bool:
 
 def asks_for_details(sentence: str) -> bool:
     """Return whether the speaker requests that the other confirm, provide or choose something."""
-    return has_phrase(_plain(sentence), Phrase.ASKS_FOR_ANSWER)
+    return has_phrase(straight(sentence), Phrase.ASKS_FOR_ANSWER)
 
 
 def directs(sentence: str) -> bool:
     """Return whether a question asks for an action, not for an answer."""
-    return has_phrase(_plain(sentence), Phrase.ASKS_FOR_ACTION)
+    return has_phrase(straight(sentence), Phrase.ASKS_FOR_ACTION)
 
 
 def is_deferral(sentence: str) -> bool:
     """Return whether the sentence puts an answer off or says that the speaker has none."""
-    plain = _plain(sentence)
+    plain = straight(sentence)
     return has_phrase(plain, Phrase.PUTS_OFF) or has_phrase(plain, Phrase.LEAVES_OPEN)
 
 
@@ -155,17 +156,17 @@ def asks_indirectly(sentence: str) -> bool:
 
 def proposes(sentence: str) -> bool:
     """Return whether the sentence proposes something."""
-    return has_phrase(_plain(sentence), Phrase.PROPOSES)
+    return has_phrase(straight(sentence), Phrase.PROPOSES)
 
 
 def is_courtesy(sentence: str) -> bool:
     """Return whether the sentence is only polite."""
-    return len(sentence) <= _COURTESY_CHARS_MAX and has_phrase(_plain(sentence), Phrase.IS_POLITE)
+    return len(sentence) <= _COURTESY_CHARS_MAX and has_phrase(straight(sentence), Phrase.IS_POLITE)
 
 
 def is_wish(sentence: str) -> bool:
     """Return whether the sentence says what the speaker wants."""
-    return has_phrase(_plain(sentence), Phrase.WISHES)
+    return has_phrase(straight(sentence), Phrase.WISHES)
 
 
 def stands_alone(text: str) -> bool:
@@ -223,8 +224,4 @@ def _is_in_capitals(plain: str) -> bool:
 
 def _own(sentence: str) -> str:
     """The sentence without what it quotes."""
-    return without_quotations(_plain(sentence))
-
-
-def _plain(sentence: str) -> str:
-    return sentence.replace("\u2019", "'")
+    return without_quotations(straight(sentence))

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Final
 
 from abridged.service.text.phrases import Phrase, Words, has_phrase, patterns_of, section_of, words_of
+from abridged.service.text.words import straight
 
 _SPEAKER: Final = r"^(?:[\w .'-]{1,60}: )?"
 _WORD: Final = r"[^\W\d_a-z][^\W\d_]{1,20}"
@@ -56,7 +57,7 @@ def owner_of(sentence: str, speaker: str) -> str:
     """The doer of a task: the name before `will` or `please`, the subject of what has a date, the speaker of `I will`;
     empty otherwise.
     """
-    plain = sentence.replace("\u2019", "'")
+    plain = straight(sentence)
     named = _WILL.match(plain)
     if named is not None and _is_name(named[1]):
         return named[1]
@@ -120,5 +121,5 @@ def due_of(sentence: str) -> str:
 
 
 def _first(kind: Phrase, sentence: str) -> str:
-    found = section_of(kind).search(sentence.replace("\u2019", "'"))
+    found = section_of(kind).search(straight(sentence))
     return next(filter(None, found.groups()), "") if found is not None else ""

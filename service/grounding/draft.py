@@ -17,6 +17,7 @@ from abridged.service.grounding.claims import Evidence, unsupported
 from abridged.service.text import nested_json
 from abridged.service.text.markup import leftover_markup
 from abridged.service.text.secrets import contains_secret
+from abridged.service.text.words import straight
 
 
 class ProblemCode(StrEnum):
@@ -112,7 +113,7 @@ def is_placeholder(text: str) -> bool:
 def is_refusal(text: str) -> bool:
     """Return whether `text` is an apology, a request for the conversation, an error text or a preamble instead of a
     summary."""
-    opening = text.lstrip(_AROUND)[:_OPENING_CHARS].replace("\u2019", "'")
+    opening = straight(text.lstrip(_AROUND)[:_OPENING_CHARS])
     if _REFUSAL.match(opening):
         return True
     return _ERROR.match(opening) is not None and len(text.split(maxsplit=_ERROR_WORDS_MAX)) <= _ERROR_WORDS_MAX

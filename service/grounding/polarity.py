@@ -26,7 +26,7 @@ from abridged.service.grounding.reading import Passage
 from abridged.service.grounding.support import Concordance, Heard, Support
 from abridged.service.text.phrases import Phrase, has_phrase, section_of
 from abridged.service.text.sentences import is_question, parts_of
-from abridged.service.text.words import folded, word_runs
+from abridged.service.text.words import folded, straight, word_runs
 
 _CLOSE: Final = 0.5
 """Share of a clause's words that another must have to be about the same."""
@@ -255,7 +255,7 @@ def _clauses(sentence: str, _concordance: Concordance) -> tuple[_Clause, ...]:
 
 
 def _read_clauses(sentence: str) -> Iterator[_Clause]:
-    plain = sentence.replace("\u2019", "'")
+    plain = straight(sentence)
     for pattern, other in _OPPOSITES:
         plain = pattern.sub(other, plain)
     texts = _clause_ends().split(section_of(Phrase.DENIES_NOTHING).sub(" ", plain))

@@ -18,6 +18,7 @@ from abridged.service.text.likeness import Likeness, likeness_to, places_of
 from abridged.service.text.phrases import Phrase, has_phrase, section_of
 from abridged.service.text.secrets import mask_secrets
 from abridged.service.text.sentences import is_of_program, is_question, parts_of, terms_of, without_quotations
+from abridged.service.text.words import straight
 
 RULE_CHARS_MAX: Final = 240
 """A longer sentence has words of every kind by chance."""
@@ -167,12 +168,12 @@ def evidence_in(own: str) -> Iterator[str]:
 
 def words_of_writer(sentence: str) -> str:
     """A sentence without its quotations, its apostrophes straight."""
-    return _plain(without_quotations(sentence))
+    return straight(without_quotations(sentence))
 
 
 def states_preference(text: str) -> bool:
     """Return whether a message states a preference of its writer. Linear in the text."""
-    return len(text) <= SAID_CHARS_MAX and has_phrase(_plain(" ".join(text.split("```")[::2])), Phrase.LIKES)
+    return len(text) <= SAID_CHARS_MAX and has_phrase(straight(" ".join(text.split("```")[::2])), Phrase.LIKES)
 
 
 def words_of_rule(rule: str) -> frozenset[str]:
@@ -185,10 +186,6 @@ def _weighed(model: Likeness) -> tuple[Sequence[tuple[Phrase, float]], float]:
     """The phrases with their weights, the heaviest first, and the most that they can weigh together."""
     phrases = sorted(((phrase, model.of_evidence(phrase)) for phrase in _PHRASES), key=lambda item: -item[1])
     return phrases, sum(max(0.0, value) for _, value in phrases)
-
-
-def _plain(text: str) -> str:
-    return text.replace("\u2019", "'")
 
 
 def _stems(text: str) -> frozenset[str]:

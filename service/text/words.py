@@ -116,8 +116,13 @@ def folded(text: str) -> str:
 
 
 def as_phrased(text: str) -> str:
-    """The folded text with straight apostrophes, as phrases have them."""
-    return folded(text).replace("\u2019", "'")
+    """The folded text as phrases are written."""
+    return straight(folded(text))
+
+
+def straight(text: str) -> str:
+    """The text with straight apostrophes, as phrases have them."""
+    return text.replace("\u2019", "'")
 
 
 def is_spaceless(word: str) -> bool:
