@@ -18,6 +18,7 @@ from abridged.service.grounding.claims import survival
 from abridged.service.grounding.draft import Problem, ProblemCode
 from abridged.service.grounding.ground import Ground
 from abridged.service.text.identifiers import Identifier
+from abridged.service.text.scripts import LETTERS, SOUTHEAST
 from abridged.service.text.words import known_share, word_keys
 
 _REQUIRED_MIN: Final = 16
@@ -52,9 +53,7 @@ _RUN: Final = 4
 _UNITS_MIN: Final = 12
 """A shorter text has no room for a loop."""
 
-_UNIT: Final = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]|\\w+|[^\\w\\s]"
-)
+_UNIT: Final = re.compile(rf"[{SOUTHEAST}{LETTERS}]|\w+|[^\w\s]")
 
 
 @dataclass(frozen=True, slots=True)

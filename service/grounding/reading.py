@@ -16,6 +16,7 @@ from abridged.service.grounding.claims import keys_of
 from abridged.service.text.digits import with_ascii_digits
 from abridged.service.text.identifiers import Identifier, numerals
 from abridged.service.text.phrases import Phrase, has_phrase
+from abridged.service.text.scripts import EAST, HANGUL
 from abridged.service.text.values import values
 from abridged.service.text.words import STEM_CHARS, as_phrased, folded, word_forms, word_keys, word_runs
 
@@ -28,7 +29,7 @@ _COMPOUND, _PART = 0.8, 0.6
 _LOOSE: Final = re.compile(r"[\s'\u2019`]+")
 _SHAPE: Final = (
     (re.compile(r"\d+(?:[.,\s]\d+)*"), "9"),
-    (re.compile(r"[^\W\d_\u2e80-\u9fff\uac00-\ud7af]+"), "a"),
+    (re.compile(rf"[^\W\d_{EAST}{HANGUL}]+"), "a"),
     (re.compile(r"\s"), ""),
 )
 

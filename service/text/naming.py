@@ -10,11 +10,9 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-_UNSPACED: Final = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
-)
-"""Thai, Lao, Burmese and Khmer; Chinese, Japanese and Korean."""
+from abridged.service.text.scripts import EAST, FULL_WIDTH, HANGUL, RARE, SOUTHEAST
 
+_UNSPACED: Final = f"{SOUTHEAST}{EAST}{HANGUL}{FULL_WIDTH}{RARE}"
 _WORD: Final = re.compile(rf"[^\W_{_UNSPACED}]+|[{_UNSPACED}]")
 _IN_WORD: Final = re.compile(rf"[^\W{_UNSPACED}]")
 _JOINING: Final = frozenset("-_/@#")

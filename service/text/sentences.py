@@ -12,6 +12,7 @@ from functools import cache
 from typing import Final
 
 from abridged.service.text.phrases import Words, words_of
+from abridged.service.text.scripts import EAST, EAST_BEGINS, SOUTHEAST
 from abridged.service.text.stops import CONTEXT_CHARS, GERMAN_MONTH, is_inside
 
 Terms = frozenset[str]
@@ -98,7 +99,7 @@ _LABELLED_WORDS_MIN: Final = 8
 _CUT_OFF: Final = r"(?:[,;:(-]|\.\.|\u2026|[\u2013\u2014][.?!]?)[\"')\]]{0,2}$"
 
 _TERM: Final = re.compile(r"[^\W\d_][^\W_]{1,40}")
-_SPACELESS: Final = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff]")
+_SPACELESS: Final = re.compile(f"[{SOUTHEAST}{EAST}]")
 
 
 def sentences(text: str) -> Iterator[str]:
@@ -333,4 +334,4 @@ def _is_spaceless(sentence: str) -> bool:
 
 def _is_wordlike(character: str) -> bool:
     """Return whether the character may belong to a word, number or identifier that spaces delimit."""
-    return not character.isspace() and character < "\u2e80"
+    return not character.isspace() and character < EAST_BEGINS

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from abridged.service.text.likeness import Likeness, likeness_to, places_of
 from abridged.service.text.phrases import Phrase, has_phrase, section_of
+from abridged.service.text.scripts import EAST_BEGINS
 from abridged.service.text.secrets import mask_secrets
 from abridged.service.text.sentences import is_of_program, is_question, parts_of, terms_of, without_quotations
 from abridged.service.text.words import straight
@@ -68,8 +69,6 @@ _STEM_CHARS: Final = 5
 
 _WORD_MIN: Final = 4
 """Letters of a word that names something; of scripts without spaces, every pair of characters counts."""
-
-_WIDE: Final = "\u2e80"
 
 _NUMBER: Final = re.compile(r"\d+")
 
@@ -191,5 +190,5 @@ def _weighed(model: Likeness) -> tuple[Sequence[tuple[Phrase, float]], float]:
 def _stems(text: str) -> frozenset[str]:
     """The numbers and the beginnings of the words that name things, without those that name a rule as such."""
     named = section_of(Phrase.ANNOUNCES_RULE).sub(" ", text)
-    words = (term[:_STEM_CHARS] for term in terms_of(named) if len(term) >= _WORD_MIN or term >= _WIDE)
+    words = (term[:_STEM_CHARS] for term in terms_of(named) if len(term) >= _WORD_MIN or term >= EAST_BEGINS)
     return frozenset((*words, *_NUMBER.findall(named)))

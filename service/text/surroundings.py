@@ -18,6 +18,7 @@ from abridged.service.text.brackets import in_pairs
 from abridged.service.text.identifiers import Identifier, IdentifierKind
 from abridged.service.text.phrases import Phrase, Words, has_phrase, section_of, words_of
 from abridged.service.text.rows import label_of, without_ends
+from abridged.service.text.scripts import HIRAGANA
 from abridged.service.text.secrets import MASK, may_carry_secret
 from abridged.service.text.sentences import is_question
 from abridged.service.text.stops import without_inner_stops
@@ -71,8 +72,8 @@ _TELL_THEMSELVES: Final = frozenset(
 
 _IDEOGRAPHS: Final = "\u2e80-\u3040\u30a0-\u9fff\uf900-\ufaff"
 _WORD: Final = re.compile(
-    rf"[{_IDEOGRAPHS}]+|[^\W\d_{_IDEOGRAPHS}\u3041-\u309f][^\W{_IDEOGRAPHS}\u3041-\u309f]*"
-    rf"(?:['\u2019.-][^\W{_IDEOGRAPHS}\u3041-\u309f]+)*"
+    rf"[{_IDEOGRAPHS}]+|[^\W\d_{_IDEOGRAPHS}{HIRAGANA}][^\W{_IDEOGRAPHS}{HIRAGANA}]*"
+    rf"(?:['\u2019.-][^\W{_IDEOGRAPHS}{HIRAGANA}]+)*"
 )
 """A word, which may have digits in it as names do, or a run of a script without spaces up to the next kana."""
 

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from abridged.service.text.identifiers import NUMBER_CHARS_MIN, Identifier, IdentifierKind, form_of
 from abridged.service.text.phrases import Words, words_of
+from abridged.service.text.scripts import EAST, FULL_WIDTH, HANGUL
 from abridged.service.text.stops import CONTEXT_CHARS, is_inside
 
 _NUMBERED_LINE: Final = re.compile(r"^[ ]{0,6}([0-9]{1,6})(?:[:|]|\t)(?![0-9])", re.MULTILINE)
@@ -36,9 +37,8 @@ brackets."""
 RUN_CHUNKS_MAX: Final = 10
 """Chunks of one value: an IBAN in groups of four has nine."""
 
-_CJK: Final = "\u2e80-\u303f\u3040-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef"
 _CHUNK: Final = re.compile(
-    rf"`(?P<code>[^`\n]{{2,60}})`|[^\s{_CJK}`<>{{}}\[\]|;\u201c\u201d\u201e\u00ab\u00bb\"]{{1,120}}"
+    rf"`(?P<code>[^`\n]{{2,60}})`|[^\s{EAST}{HANGUL}{FULL_WIDTH}`<>{{}}\[\]|;\u201c\u201d\u201e\u00ab\u00bb\"]{{1,120}}"
 )
 _COUNTER: Final = re.compile(
     # Dates and times chain their counters; any other quantity has one, of one or two characters.

@@ -16,6 +16,7 @@ from typing import Final
 
 from abridged.service.text.digits import with_ascii_digits
 from abridged.service.text.phrases import Phrase, Words, section_of, words_of
+from abridged.service.text.scripts import EAST, HANGUL, HIRAGANA, LETTERS, RARE, SOUTHEAST
 
 STEM_CHARS: Final = 5
 """Leading characters of a longer word that are compared."""
@@ -25,15 +26,15 @@ _LETTER_CHARS: Final = 4
 """Characters of one key in scripts without spaces: of Chinese, Japanese and Korean; of Thai, Lao, Burmese and Khmer."""
 
 _SPACED: Final = (
-    "(?:[^\\W_\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
+    f"(?:[^\\W_{SOUTHEAST}{EAST}{HANGUL}{RARE}]"
     # Vowel signs are marks to Unicode, but without them Indian and Semitic words fall to pieces.
     "|[\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff])+"
 )
 _LETTERED: Final = "[\u0e00-\u0e4e\u0e80-\u0ece\u1000-\u1049\u1780-\u17d3]+"
-_IDEOGRAPHIC: Final = "[\u3041-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+"
+_IDEOGRAPHIC: Final = f"[{LETTERS}{HANGUL}]+"
 _RUN: Final = re.compile(f"(?P<spaced>{_SPACED})|(?P<lettered>{_LETTERED})|(?P<ideographic>{_IDEOGRAPHIC})")
-_GRAMMAR: Final = re.compile("[\u3041-\u309f]+")
-"""Japanese grammar is written in hiragana."""
+_GRAMMAR: Final = re.compile(f"[{HIRAGANA}]+")
+_SPACELESS: Final = re.compile(f"[{EAST}]")
 
 
 def _stem(word: str) -> str:
@@ -126,9 +127,8 @@ def straight(text: str) -> str:
 
 
 def is_spaceless(word: str) -> bool:
-    """Return whether a word or key, which is not empty, begins in a script of ideographs, where no space ends a
-    word."""
-    return "\u2e80" <= word[0] <= "\u9fff" or "\uf900" <= word[0] <= "\ufaff"
+    """Return whether a word or key begins in a script of ideographs, where no space ends a word."""
+    return _SPACELESS.match(word) is not None
 
 
 def script_runs(text: str) -> Iterator[tuple[str, int]]:
