@@ -7,8 +7,9 @@ floors: it is the way out of a full window, and would return the same draft if a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from abridged.service.domain.events import ErrorClass
 from abridged.service.domain.policy import Policy, without_floors
@@ -28,6 +29,8 @@ from abridged.service.summarizer.summarizer import (
     summary_of,
 )
 from abridged.service.turn import at_length
+
+T = TypeVar("T")
 
 SOURCE_TOKENS_UNBOUNDED = 10_000_000
 """The nominal size of one reading. The work is linear: docs/extraction.md has its cost."""
@@ -54,13 +57,7 @@ class ExtractiveSummarizer:
         """A failure is TRANSPORT if the extract came too late, INVALID if it failed the checks."""
         observer.calls(0, 1)
         try:
-            async with asyncio.timeout(self._deadline_s):
-                summary = await at_length(self.extracted, work)
-        except TimeoutError as late:
-            cause = "the extract was not ready before the deadline"
-            failure = PassFailed(ErrorClass.TRANSPORT, retryable=True, cause=cause)
-            failure.tried = (self.name,)
-            raise failure from late
+            summary = await in_time(at_length(extracted, work, self._counter, self._forms), self._deadline_s)
         except PassFailed as failure:
             failure.tried = (self.name,)
             raise
@@ -72,47 +69,55 @@ class ExtractiveSummarizer:
         """Return False: if extraction is wanted, its records are no fallback."""
         return False
 
-    def extracted(self, work: PassWork) -> Summary:
-        """The summary, by this thread and in whatever time it takes. Raises PassFailed if it fails the checks."""
-        plan = work.plan
-        form = self._forms[plan.form]
-        cost = WindowCost(work, self._counter)
-        size = plan.summary_tokens_max
-        room = Room.of_record(size, frame_tokens=cost.frame_tokens, limit_tokens=plan.room_tokens)
-        said = tuple((m.number, m.message) for m in work.telling)
-        superseded = work.superseded
-        extracted = form.extracted(
-            ExtractSource(said, work.previous, superseded, work.in_ledger), room.content_tokens, self._counter.count
+
+async def in_time(extract: Awaitable[T], deadline_s: float) -> T:
+    """Return the extract, awaited for `deadline_s` seconds. Raises PassFailed if it is late."""
+    try:
+        async with asyncio.timeout(deadline_s):
+            return await extract
+    except TimeoutError as late:
+        cause = "the extract was not ready before the deadline"
+        raise PassFailed(ErrorClass.TRANSPORT, retryable=True, cause=cause) from late
+
+
+def extracted(work: PassWork, counter: TokenCounter, forms: Mapping[FormName, DraftForm]) -> Summary:
+    """The summary, by this thread and in whatever time it takes. Raises PassFailed if it fails the checks."""
+    plan = work.plan
+    form = forms[plan.form]
+    cost = WindowCost(work, counter)
+    size = plan.summary_tokens_max
+    room = Room.of_record(size, frame_tokens=cost.frame_tokens, limit_tokens=plan.room_tokens)
+    read = ExtractSource.of(work)
+    extract = form.extracted(read, room.content_tokens, counter.count)
+    # An extract cannot be rewritten, so its narrative is cut.
+    draft = fit_draft(extract.draft, tokens_max=room.limit_tokens, cost=cost, cut_narrative=True)
+    assert draft is not None, "a narrative that is cut fits"
+    source = Source.of(
+        read.messages,
+        concordance=concordance_of(read.said, work.previous),
+        texts=(),
+        previous=work.previous,
+        instructions=form.prompt.system,
+        policy=without_floors(plan.policy),
+        replaces=work.replaces,
+        rests_on=extract.rests_on,
+        superseded=read.superseded,
+    )
+    checked = check_draft(draft, source)
+    if checked.problems:
+        raise PassFailed(
+            ErrorClass.INVALID,
+            retryable=False,
+            cause=f"the extract failed the checks: {'; '.join(checked.problems)}",
+            output=draft.model_dump_json(),
+            reasons=checked.problems,
         )
-        # An extract cannot be rewritten, so its narrative is cut.
-        draft = fit_draft(extracted.draft, tokens_max=room.limit_tokens, cost=cost, cut_narrative=True)
-        assert draft is not None, "a narrative that is cut fits"
-        source = Source.of(
-            (message for _, message in said),
-            concordance=concordance_of(said, work.previous),
-            texts=(),
-            previous=work.previous,
-            instructions=form.prompt.system,
-            policy=without_floors(plan.policy),
-            replaces=work.replaces,
-            rests_on=extracted.rests_on,
-            superseded=superseded,
-        )
-        checked = check_draft(draft, source)
-        if checked.problems:
-            raise PassFailed(
-                ErrorClass.INVALID,
-                retryable=False,
-                cause=f"the extract failed the checks: {'; '.join(checked.problems)}",
-                output=draft.model_dump_json(),
-                reasons=checked.problems,
-            )
-        return summary_of(
-            work,
-            checked,
-            source,
-            cost=cost,
-            model=self.name,
-            provenance=Provenance.EXTRACTIVE,
-            template=form.prompt,
-        )
+    return summary_of(
+        work,
+        checked,
+        source,
+        cost=cost,
+        model=EXTRACTIVE,
+        provenance=Provenance.EXTRACTIVE,
+        template=form.prompt,
+    )

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any, BinaryIO, Final
 
 from abridged.service.domain.events import ErrorClass
-from abridged.service.summarizer.by_extraction import ExtractiveSummarizer
+from abridged.service.summarizer.by_extraction import extracted, in_time
 from abridged.service.summarizer.summarizer import PassFailed
 from abridged.service.summarizer.texts import DOCUMENT_FORMS, TextSummary, TextTask, fitted, work_of
 from abridged.service.tokenizers.choice import counter_named
@@ -55,12 +55,7 @@ class ExtractionProcess:
     async def __call__(self, task: TextTask) -> TextSummary:
         """The summary of a text. Raises PassFailed. The process has stopped working on it when a cancelled call
         ends."""
-        try:
-            async with asyncio.timeout(self._deadline_s):
-                answer = await self._answered(task)
-        except TimeoutError as late:
-            cause = "the extract was not ready before the deadline"
-            raise PassFailed(ErrorClass.TRANSPORT, retryable=True, cause=cause) from late
+        answer = await in_time(self._answered(task), self._deadline_s)
         if isinstance(answer, TextSummary):
             return answer
         cause, output, reasons = answer
@@ -150,7 +145,6 @@ class _Extractor:
 
     def __init__(self, counter_name: str, source: BinaryIO, sink: BinaryIO) -> None:
         self._counter = counter_named(counter_name)
-        self._extraction = ExtractiveSummarizer(counter=self._counter, forms=DOCUMENT_FORMS, deadline_s=0)
         self._source = source
         self._sink = sink
         self._works = False
@@ -178,7 +172,7 @@ class _Extractor:
         try:
             self._works = True
             work, limit = work_of(pickle.loads(request), self._counter)  # noqa: S301 - of the sidecar
-            return fitted(work, self._extraction.extracted(work), limit, self._counter)
+            return fitted(work, extracted(work, self._counter, DOCUMENT_FORMS), limit, self._counter)
         except PassFailed as failed:
             return failed.cause, failed.output, failed.reasons
         except _TakenBack:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from abridged.service.domain.message import Message
 from abridged.service.domain.record import FormName, SummaryRecord
@@ -40,6 +40,7 @@ from abridged.service.summarizer.episode_draft import (
     episode_of,
     episode_schema,
 )
+from abridged.service.summarizer.summarizer import PassWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,12 @@ class ExtractSource(NamedTuple):
     previous: SummaryRecord | None = None
     superseded: Mapping[str, int] = MappingProxyType({})
     in_ledger: Collection[str] | None = None
+
+    @classmethod
+    def of(cls, work: PassWork) -> Self:
+        """The source of a pass."""
+        said = tuple((m.number, m.message) for m in work.telling)
+        return cls(said, work.previous, work.superseded, work.in_ledger)
 
     @property
     def messages(self) -> list[Message]:

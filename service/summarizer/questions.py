@@ -104,9 +104,8 @@ class Questions:
         """The statements that code keeps of the whole source; None if the form keeps none."""
         if not self._form.keeps_statements:
             return None
-        said = tuple((m.number, m.message) for m in self._work.telling)
-        source = ExtractSource(said, self._work.previous, self._superseded, self._work.in_ledger)
-        return Skeleton(*self._form.extracted(source, self._whole_room.content_tokens, self._count), said)
+        source = ExtractSource.of(self._work)
+        return Skeleton(*self._form.extracted(source, self._whole_room.content_tokens, self._count), source.said)
 
     def room(self) -> Room:
         """The room of the pass's record, less the statements that code keeps."""
