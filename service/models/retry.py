@@ -23,16 +23,8 @@ class RetryPolicy:
     retry_after_max_s: float = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class RetryDetails:
-    """A retry about to wait. `attempt` is the number of the failed attempt, from 1, and `error` its error."""
-
-    model: str
-    attempt: int
-    error: ModelUnavailable
-
-
-OnRetry = Callable[[RetryDetails], None]
+OnRetry = Callable[[ModelUnavailable], None]
+"""Receives the error of a failed attempt before the wait for the next one."""
 
 
 def backoff_s(attempt: int, policy: RetryPolicy, rng: Random) -> float:
@@ -69,6 +61,6 @@ async def complete_with_retry(
             asks_too_much = (error.retry_after_s or 0.0) > policy.retry_after_max_s
             if asks_too_much or delay_s >= until - clock():
                 raise
-            on_retry(RetryDetails(model.name, attempt, error))
+            on_retry(error)
         await sleep(delay_s)
     return await model.complete(request, deadline_s=until - clock(), on_progress=on_progress)

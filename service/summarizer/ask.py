@@ -24,7 +24,7 @@ from abridged.service.models.model import (
     ModelUnavailable,
     SummaryModel,
 )
-from abridged.service.models.retry import RetryDetails, RetryPolicy, complete_with_retry
+from abridged.service.models.retry import RetryPolicy, complete_with_retry
 from abridged.service.prompts.prompt import Prompt, repair_text
 from abridged.service.summarizer.check import CheckedDraft, Room, Source, check_draft, check_last
 from abridged.service.summarizer.draft import Draft, InvalidDraft, with_changes
@@ -228,9 +228,9 @@ class Asker:
         self._try_began_s = self._timing.clock_s()
         failed: list[ModelError] = []
 
-        def retried(details: RetryDetails) -> None:
-            failed.append(details.error)
-            self._retried(details)
+        def retried(error: ModelUnavailable) -> None:
+            failed.append(error)
+            self._retried(error)
 
         try:
             completion = await complete_with_retry(
@@ -285,8 +285,8 @@ class Asker:
         factor.learn(counted=counted, tokens=tokens)
         self._token_factor = max(self._token_factor, factor.value)
 
-    def _retried(self, details: RetryDetails) -> None:
-        self._ended(details.error)
+    def _retried(self, error: ModelUnavailable) -> None:
+        self._ended(error)
         self.require_calls(1)
         self._started()
 
