@@ -211,7 +211,7 @@ class PassRunner:
         if work.plan.extractive or self._summarizers.wants_extraction:
             if not self._summarizers.wants_extraction:
                 report.went_unasked(state.failures_in_row)
-            return await self._extracted(work, report, None)
+            return await self._extracted(work, report)
         began_s = self._clock_s()
         try:
             written = await self._wanted_summary(key, run, state, work, report)
@@ -219,11 +219,11 @@ class PassRunner:
             # A missing model is not a failing one, so the next pass does not wait.
             if work.plan.trigger is not Trigger.REMAKE and self._summarizers.is_listed_for(failure):
                 report.fell_back(failure, self._summarizers.extraction.name)
-                return await self._extracted(work, report, None, after=failure)
+                return await self._extracted(work, report, after=failure)
             if not run.stands_in and not await self._falls_back(key, work.plan):
                 raise
             report.fell_back(failure, self._summarizers.extraction.name)
-            return await self._extracted(work, report, failure, after=failure)
+            return await self._extracted(work, report, after=failure, delays_next=True)
         return self._made(written.work, written.summary, began_s - written.spent_s, report)
 
     async def _wanted_summary(
@@ -287,9 +287,9 @@ class PassRunner:
         return await run_off_loop(self._conversations.window_weight(key), lambda: suffices(state, completed, now_us))
 
     async def _extracted(
-        self, work: PassWork, report: PassReport, failure: PassFailed | None, *, after: PassFailed | None = None
+        self, work: PassWork, report: PassReport, *, after: PassFailed | None = None, delays_next: bool = False
     ) -> PassResult:
-        """The extract. The next pass waits for `failure`; `after` is the failure that came first in any case."""
+        """The extract. `after` is the failure that came first; with `delays_next` the next pass waits for it."""
         attempts, tried = (after.attempts, after.tried) if after else (0, ())
         began_s = self._clock_s()
         try:
@@ -299,6 +299,7 @@ class PassRunner:
             failed.asked = after is not None and after.asked
             raise
         summary = replace(summary, attempts=attempts)
+        failure = after if delays_next else None
         return replace(
             self._made(work, summary, began_s, report),
             fallback=not self._summarizers.wants_extraction,
