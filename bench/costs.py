@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from abridged.service.bootstrap.prompt_bill import ANTHROPIC, Prices, PromptBill, answered
 from abridged.service.cli.chat_file import FileChat, read_chats
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.message import Message, Role, ToolCall
 from abridged.service.domain.policy import Policy
 from abridged.service.domain.profiles import chain, rolling
-from abridged.service.domain.prompt_bill import ANTHROPIC, OPENAI, PromptBill, answered
 from abridged.service.domain.render import rendered_window
 from abridged.service.domain.sequence import Sequence as Window
 from abridged.service.models.model import Completion, CompletionRequest
@@ -27,6 +27,10 @@ from bench.player import Clock, PlayedChat, played
 
 CONTEXT_LENGTH: Final = 6_144
 """Tokens. Real windows are larger and so are their chats; in this one the chats of a benchmark have passes."""
+
+OPENAI: Final = Prices(read=0.25, kept=1.0, answer=4.0)
+"""GPT-4.1: 2 dollars a million tokens of input, 0.50 from the cache, which is written at no price of its own, and 8
+(OpenAI's price list, 2025)."""
 
 KEPT: Final = 6
 """Messages kept when a chat is cut to its last ones."""
@@ -239,4 +243,9 @@ def _figures(billed: Billed, whole: PromptBill) -> tuple[str, ...]:
     bill = billed.bill
     counts = (bill.prompts, bill.tokens, bill.rewritten, bill.over, billed.calls, bill.summarizer, round(bill.cost()))
     shares = (bill.cost(prices) / max(1.0, whole.cost(prices)) for prices in (ANTHROPIC, OPENAI))
-    return (*(f"{count:,}" for count in counts), f"{bill.cached_share:.0%}", *(f"{share:.2f}" for share in shares))
+    return (*(f"{count:,}" for count in counts), f"{_cached_share(bill):.0%}", *(f"{share:.2f}" for share in shares))
+
+
+def _cached_share(bill: PromptBill) -> float:
+    """The share of all input, questions to the summarizer's model too, that is read from the cache."""
+    return (bill.stable + bill.asked_stable) / max(1, bill.tokens + bill.asked)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from abridged.eventlog.backend import MemoryBackend
 from abridged.eventlog.event import StreamId
 from abridged.service.bootstrap.core import Core, open_core
+from abridged.service.bootstrap.prompt_bill import PromptBill, answered
 from abridged.service.codec.events import decoded
 from abridged.service.codec.values import canonical, message_to_proto
 from abridged.service.config.settings import Settings
@@ -25,7 +26,6 @@ from abridged.service.domain.conversation import EndedPass
 from abridged.service.domain.events import Settings as ChatSettings
 from abridged.service.domain.events import SummarizationCompleted
 from abridged.service.domain.message import Message
-from abridged.service.domain.prompt_bill import PromptBill, answered
 from abridged.service.domain.render import rendered_window
 from abridged.service.models.scripted.model import ScriptedModel, default_answer
 from abridged.service.summarizer.summarizer import is_extractive

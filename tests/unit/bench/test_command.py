@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
+from abridged.service.bootstrap.prompt_bill import PromptBill
 from abridged.service.domain.message import Message, Role
-from abridged.service.domain.prompt_bill import PromptBill
 from abridged.service.domain.tokens import message_tokens
 from abridged.service.tokenizers.estimated import EstimatingCounter
 from bench import costs, rounds

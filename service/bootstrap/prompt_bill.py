@@ -27,10 +27,6 @@ ANTHROPIC = Prices(read=0.1, kept=1.25, answer=5.0)
 """Claude Sonnet, Opus and Haiku 4.5, with a cache entry of five minutes: 3 dollars a million tokens of Sonnet's input,
 0.30, 3.75 and 15 (Anthropic's price list, 2026)."""
 
-OPENAI = Prices(read=0.25, kept=1.0, answer=4.0)
-"""GPT-4.1: 2 dollars a million tokens of input, 0.50 from the cache, which is written at no price of its own, and 8
-(OpenAI's price list, 2025)."""
-
 
 @dataclass(slots=True)
 class PromptBill:
@@ -61,11 +57,6 @@ class PromptBill:
     def summarizer(self) -> int:
         """Tokens that the summarizer's model reads and writes."""
         return self.asked + self.answered
-
-    @property
-    def cached_share(self) -> float:
-        """The share of all input, questions to the summarizer's model too, that is read from the cache."""
-        return (self.stable + self.asked_stable) / max(1, self.tokens + self.asked)
 
     def cost(self, prices: Prices = ANTHROPIC) -> float:
         """The price in uncached input tokens, with the cache, or without it if that is cheaper.
