@@ -10,6 +10,7 @@ from abridged.service.domain.message import Role, sent_content
 from abridged.service.domain.receipt import Decided
 from abridged.service.extraction.cues import is_decision, is_promise, stands_alone
 from abridged.service.text.markup import strip_marks
+from abridged.service.text.nested_json import begins_as_data
 from abridged.service.text.secrets import mask_secrets
 from abridged.service.text.sentences import sentences
 
@@ -24,7 +25,7 @@ def decided_in(messages: Iterable[MessageAppended]) -> Iterator[Decided]:
     """
     for m in messages:
         text = sent_content(m.message)
-        if m.message.role is Role.TOOL or text.lstrip()[:1] in ("{", "[") or len(text) > SPOKEN_CHARS_MAX:
+        if m.message.role is Role.TOOL or begins_as_data(text) or len(text) > SPOKEN_CHARS_MAX:
             continue
         by_model = m.message.role is Role.ASSISTANT
         for sentence in sentences(mask_secrets(strip_marks(text))):
