@@ -484,7 +484,7 @@ def test_a_rewind_goes_back_as_many_records_as_the_newest_user_message_is_behind
 
 
 def test_a_pin_is_no_newest_user_message():
-    """It stands apart from what the assistant is to go on with."""
+    """Pins stand apart from what the assistant is to go on with."""
     chat = agent_chat({1, 60, 76}, 80)
     chat.after(PinMessages((1,)))
 
