@@ -13,6 +13,8 @@ from abridged.service.cli.options import Invocation, sidecar_options
 from abridged.service.cli.plain_json import as_json, json_text, word
 from abridged.service.cli.sidecar import call
 from abridged.service.cli.terminal import excerpt, say, say_text, width
+from abridged.service.codec.values import message_from_proto
+from abridged.service.domain.material import material
 from abridged.v1.conversation_service_pb2 import ContextMessage, GetContextResponse, TooLargeMessage
 
 MARK_CHARS_MAX = 40
@@ -98,7 +100,7 @@ def context_line(entry: ContextMessage | TooLargeMessage, *, columns: int) -> st
         return head + _TOO_LARGE
     message = entry.message
     calls = (tool_call.name for tool_call in message.tool_calls)
-    return head + message_text(_marks(entry), message.content, calls, chars_max=columns - len(head))
+    return head + message_text(_marks(entry), _read(entry), calls, chars_max=columns - len(head))
 
 
 def whole_message(entry: ContextMessage | TooLargeMessage) -> str:
@@ -107,7 +109,12 @@ def whole_message(entry: ContextMessage | TooLargeMessage) -> str:
         return _head(entry) + _TOO_LARGE
     who = " ".join(excerpt(mark, chars_max=MARK_CHARS_MAX) for mark in _marks(entry) if mark)
     called = "".join(f"\n{tool_call.name}({tool_call.arguments})" for tool_call in entry.message.tool_calls)
-    return f"{_head(entry)}{who}: {entry.message.content}{called}"
+    return f"{_head(entry)}{who}: {_read(entry)}{called}"
+
+
+def _read(entry: ContextMessage) -> str:
+    """The text of a message as it was sent, with the texts of its documents and its other blocks."""
+    return "\n".join(filter(None, (entry.message.content, material(message_from_proto(entry.message)))))
 
 
 def _head(entry: ContextMessage | TooLargeMessage) -> str:

@@ -43,6 +43,7 @@ from abridged.service.domain.events import (
     UsageReported,
 )
 from abridged.service.domain.events import Event as DomainEvent
+from abridged.service.domain.material import read_text
 from abridged.service.domain.rules import RuleFinds
 from abridged.v1.conversation_service_pb2 import PassProgress, WatchConversationResponse
 from abridged.v1.event_pb2 import Event
@@ -117,7 +118,7 @@ def _fact_text(event: DomainEvent, *, chars_max: int) -> str:
             return f"settings changed: context length {event.settings.context_length:,}"
         case MessageAppended():
             head = f"message {event.number} {event.message.role} {event.message.name}".rstrip()
-            return excerpt(f"{head} ({event.tokens} tokens): {event.message.content}", chars_max=chars_max)
+            return excerpt(f"{head} ({event.tokens} tokens): {read_text(event.message)}", chars_max=chars_max)
         case UsageReported():
             return f"usage reported: {event.prompt_tokens:,} tokens, estimates scaled by {event.calibration_factor:.3f}"
         case SummarizationRequested():

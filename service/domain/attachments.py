@@ -137,7 +137,12 @@ def fixed_tokens(attachment: Attachment) -> int:
 
 def sent_text(attachment: Attachment) -> str:
     """The text of an attachment without a count of its caller's; empty unless it is plain text in a `data:` URI."""
-    is_text = not attachment.token_count and is_data(attachment.uri) and _media_type(attachment) == _PLAIN_TEXT
+    return "" if attachment.token_count else plain_text(attachment)
+
+
+def plain_text(attachment: Attachment) -> str:
+    """The text of an attachment; empty unless it is plain text in a `data:` URI."""
+    is_text = is_data(attachment.uri) and _media_type(attachment) == _PLAIN_TEXT
     return text_of(attachment.uri) if is_text else ""
 
 

@@ -33,7 +33,7 @@ class Hearing:
         """Take note of an identifier that a message names; messages come in order."""
         if number in self._leaving:
             _note(self._names, mention.text, number, use)
-        elif use is Use.TOOL:
+        elif use is Use.TOOL and number in self._results:
             _note(self._results[number], mention.text, number, use)
 
     def leaving(self, records: Iterable[str], decisions: Iterable[Decided]) -> Leaving:

@@ -13,6 +13,7 @@ from typing import Final
 
 from abridged.service.domain.events import MessageAppended
 from abridged.service.domain.ledger import NUMBERS_MAX, Ledger, LedgerEntry, Replaced, Use
+from abridged.service.domain.material import material
 from abridged.service.domain.message import Message, Role, sent_content
 from abridged.service.domain.standing_values import StandingValues, Stated, Told, shape_of, told_by
 from abridged.service.text.identifiers import MEASURED, SERIES_MIN, IdentifierKind, serial
@@ -240,6 +241,9 @@ def _is_worth_a_place(mention: Mention) -> bool:
 def _texts(message: Message) -> Iterator[tuple[str, Use]]:
     if message.role in _SAID:
         yield sent_content(message), _SAID[message.role]
+        if beside := material(message):
+            # What stands beside a model's words came from the API's own tools.
+            yield beside, Use.USER if message.role is Role.USER else Use.TOOL
     for call in message.tool_calls:
         yield call.arguments, Use.CALL
 

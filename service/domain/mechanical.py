@@ -10,6 +10,7 @@ import re
 import unicodedata
 from typing import Final
 
+from abridged.service.domain.material import kept_text
 from abridged.service.domain.message import Message, Role
 
 _CHARS_MAX: Final = 60
@@ -43,7 +44,7 @@ def is_mechanical(message: Message, before: Message | None) -> bool:
 
     `before` is the preceding message; None if it is not known.
     """
-    if message.tool_calls or message.attachments:
+    if message.tool_calls or message.attachments or kept_text(message):
         return False
     if not message.content.strip():
         return True

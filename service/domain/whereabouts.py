@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.events import MessageAppended
 from abridged.service.domain.ledger import Use, ledger_lines
-from abridged.service.domain.message import Role, sent_content
+from abridged.service.domain.material import read_text
+from abridged.service.domain.message import Role
 from abridged.service.domain.quoting import quoted
 from abridged.service.domain.ranges import covers, partitioned, ranges_of, without
 from abridged.service.domain.receipt import (
@@ -128,7 +129,7 @@ def _newest(after: Conversation) -> Iterator[MessageAppended]:
 
 def _texts(messages: Iterable[MessageAppended]) -> Iterator[str]:
     for m in messages:
-        yield sent_content(m.message)
+        yield read_text(m.message)
         yield from (call.arguments for call in m.message.tool_calls)
 
 

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from abridged.service.domain.message import Message, Role, ToolCall, sent_content
+from abridged.service.domain.material import read_text
+from abridged.service.domain.message import Message, Role, ToolCall
 from abridged.service.domain.record import KEY_POINTS_MAX, SummaryRecord
 from abridged.service.extraction.passages import (
     CALLED,
@@ -105,8 +106,9 @@ def _made(messages: Sequence[Message], numbers: Sequence[int]) -> list[_Made]:
             calls.append(_Made(call.name, (number,), lambda: ""))
         if message.role is Role.TOOL and (of_id := waiting.get(message.tool_call_id)):
             at, speaker, call = of_id.popleft()
-            if sent_content(message) or not message.attachments:
-                line = partial(_line, speaker, call, sent_content(message))
+            text = read_text(message)
+            if text or not message.attachments:
+                line = partial(_line, speaker, call, text)
                 calls[at] = _Made(call.name, (*calls[at].numbers, number), line)
     return calls
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from operator import mul
 from typing import Final
 
+from abridged.service.domain.material import read_text
 from abridged.service.domain.message import Message, Role, sent_content
 from abridged.service.domain.quoting import FRAMES
 from abridged.service.domain.record import SummaryRecord, narrative_of, statements_of
@@ -162,9 +163,9 @@ def gathered(messages: Sequence[Message], *, previous: SummaryRecord | None, num
     earlier = [cleaned(text) for text in _texts_of_record(previous)]
     inherited = _inherited(previous)
     numbered = (*(0 for _ in earlier), *(numbers or range(1, len(messages) + 1)))
-    texts = [_spoken_text(message) if _is_prose(message) else "" for message in messages]
+    texts = [_spoken_text(message, sent_content(message)) if _is_prose(message) else "" for message in messages]
     if not any(earlier) and not any(texts):
-        texts = [_spoken_text(message) for message in messages]
+        texts = [_spoken_text(message, read_text(message)) for message in messages]
     spoken = (*earlier, *texts)
     speakers = (*("" for _ in earlier), *(speaker_of(message) for message in messages))
     weights = (*(_EARLIER_WEIGHT for _ in earlier), *(_ROLE_WEIGHTS[message.role] for message in messages))
@@ -218,9 +219,8 @@ def _uncapitalized(cited: Sequence[tuple[int, int, str]], speakers: Sequence[str
     return frozenset({"", *(speaker for speaker in said if small[speaker] > _UNCAPITALIZED_SHARE * said[speaker])})
 
 
-def _spoken_text(message: Message) -> str:
-    content = sent_content(message)
-    return cleaned(strip_chat_markup(content) if message.role is Role.ASSISTANT else content)
+def _spoken_text(message: Message, text: str) -> str:
+    return cleaned(strip_chat_markup(text) if message.role is Role.ASSISTANT else text)
 
 
 def _naming(message: Message) -> str:

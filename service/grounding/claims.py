@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from abridged.service.domain.message import Message, sent_content
+from abridged.service.domain.material import read_text
+from abridged.service.domain.message import Message
 from abridged.service.text.identifiers import MONTHS, Identifier, IdentifierKind, numerals
 
 LOOKUPS_MAX: Final = 500
@@ -82,9 +83,9 @@ def evidence_with(found: Iterable[Identifier], text: str) -> Evidence:
 
 
 def texts_of(message: Message) -> tuple[str, ...]:
-    """Every text of a message that a summary may draw on: content, names, and arguments of tool calls."""
+    """Every text of a message that a summary may draw on: what it says, its material, names, arguments of calls."""
     calls = (text for call in message.tool_calls for text in (call.name, call.arguments))
-    return (sent_content(message), message.name, *calls)
+    return (read_text(message), message.name, *calls)
 
 
 def unsupported(text: str, evidence: Evidence) -> tuple[Identifier, ...]:

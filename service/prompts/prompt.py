@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 from abridged.service.domain.attachments import described
 from abridged.service.domain.errors import InvalidPolicy
-from abridged.service.domain.message import Message, Role, sent_content
+from abridged.service.domain.material import read_text
+from abridged.service.domain.message import Message, Role
 from abridged.service.domain.policy import ToolOutput
 from abridged.service.domain.quoting import attribute, noted, quoted
 from abridged.service.domain.record import SummaryRecord
@@ -233,7 +234,7 @@ def transcript_entry(
     attributes = f"{number} {message.role.value}"
     if message.name:
         attributes += f' "{attribute(message.name)}"'
-    content = sent_content(message)
+    content = read_text(message)
     if message.role is Role.TOOL:
         content = _tool_output(content, tool_output, cap_tokens, count)
     parts = [content.strip()] if content.strip() else []

@@ -19,7 +19,7 @@ from abridged.service.domain.message import Role
 from abridged.service.recall.errors import RecallLocked, RecallMissing, RecallStopped
 from abridged.service.recall.passages import PIECES_MAX
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 """Version of the tables, of the indexed part of a text and of its spelling. An index of another version is rebuilt."""
 
 PAGE_BYTES = 16_384

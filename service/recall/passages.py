@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from abridged.service.domain.message import Message, sent_content
+from abridged.service.domain.material import read_text
+from abridged.service.domain.message import Message
 from abridged.service.domain.record import SummaryRecord
 
 PIECE_CHARS = 1_200
@@ -30,9 +31,9 @@ _CUT = "…"
 
 
 def text_of_message(message: Message) -> str:
-    """Return the message's text: its content without its envelope, then its calls with their arguments."""
+    """Return the message's text: as people and models read it, then its calls with their arguments."""
     calls = (f"{call.name} {call.arguments}" for call in message.tool_calls)
-    return "\n".join(part for part in (sent_content(message), *calls) if part)
+    return "\n".join(part for part in (read_text(message), *calls) if part)
 
 
 def text_of_record(record: SummaryRecord) -> str:

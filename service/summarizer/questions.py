@@ -303,4 +303,6 @@ def _quoted(text: str, draft: Draft) -> str:
 
 def _with_text(appended: MessageAppended, text: str) -> MessageAppended:
     """The message as if `text`, cut from its entry, were all that it says."""
-    return appended._replace(message=appended.message._replace(content=text, tool_calls=(), attachments=()))
+    return appended._replace(
+        message=appended.message._replace(content=text, tool_calls=(), attachments=(), extra_json="")
+    )

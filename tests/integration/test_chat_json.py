@@ -13,6 +13,7 @@ from abridged.service.config.settings import LogSettings
 from abridged.v1 import conversation_pb2, message_pb2
 from abridged.v1 import conversation_service_pb2 as api
 from tests.support.refusal import refused
+from tests.support.searching import WORDS, numbers, searched
 from tests.support.sidecar import Chat, sidecar
 
 OPENAI, ANTHROPIC = api.RENDERING_OPENAI, api.RENDERING_ANTHROPIC
@@ -166,6 +167,26 @@ async def test_another_api_gets_what_both_have(tmp_path):
         assert [c["function"]["name"] for c in messages[2]["tool_calls"]] == ["look", "look"]
         assert [m["role"] for m in messages[3:6]] == ["tool", "tool", "user"]
         assert "thinking" not in json.dumps(messages)
+
+
+async def test_what_a_search_result_says_is_found_once_it_has_left(tmp_path):
+    """The texts of blocks are in the ledger, in the receipt and in the search, and the window has what it had."""
+    async with sidecar(tmp_path, WORDS) as s:
+        chat = s.chat()
+        for n in range(20):
+            text = f"Invoice INV-{7000 + n} of Ann is open. " * 8
+            found = {"type": "search_result", "source": "kb", "title": "t", "content": [{"type": "text", "text": text}]}
+            asked = {"role": "assistant", "content": [{"type": "tool_use", "id": f"t{n}", "name": "f", "input": {}}]}
+            result = {"type": "tool_result", "tool_use_id": f"t{n}", "content": [found]}
+            sent = [{"role": "user", "content": "Look"}, asked, {"role": "user", "content": [result]}]
+            await append(chat, ANTHROPIC, sent, settings=chat.settings)
+        await s.idle()
+
+        context = await chat.context(with_ledger=True)
+        left = {entry.text for entry in context.ledger}
+        assert "INV-7003" in left
+        assert numbers(await searched(s, "INV-7003", conversation_id=chat.id)) == [12]
+        assert (await read_back(chat, ANTHROPIC, original=False))["messages"][-1]["content"] == [result]
 
 
 async def test_a_system_prompt_changes_without_being_a_message(tmp_path):

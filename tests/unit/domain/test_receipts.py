@@ -121,6 +121,20 @@ def test_an_identifier_counts_at_the_first_place_that_says_it():
     assert hidden.items == (ReceiptItem("KX-5512093-R", 2),)
 
 
+def test_what_a_document_of_the_window_says_is_there():
+    """An API is sent the documents and the search results of a message too."""
+    state = pending("Pay INV-204417-B.", "Fine.", "The other one.", "Fine.", "Go on.", "Yes.")
+    form = '{"api":"anthropic","body":[{"type":"search_result","title":"INV-204417-B is due"}]}'
+    window = [m if m.number < 5 else m._replace(message=m.message._replace(extra_json=form)) for m in state.window]
+    sent = state._replace(window=state.window.replaced(window))
+
+    for found, place in ((state, ReceiptPlace.REACHABLE), (sent, ReceiptPlace.WINDOW)):
+        receipt = completed(
+            found, record_for(pending_in(found), summary="Nothing."), replace(POLICY, max_ledger_tokens=0)
+        )
+        assert places(receipt, ReceiptKind.IDENTIFIER) == {place: 1}
+
+
 def test_a_pinned_message_does_not_leave():
     """A pinned message is in the range of the pass, and stays in the window."""
     state = pending("one", "two", "three", "four", "five", "six", pinned=frozenset({2}))
