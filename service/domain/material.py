@@ -58,6 +58,13 @@ def kept_text(message: Message) -> str:
     return _joined(*texts).encode(errors="replace").decode()
 
 
+def with_kept_text(message: Message) -> Message:
+    """The message without a form, and with the texts of its blocks in its content, for an API without such blocks."""
+    if not message.extra_json:
+        return message
+    return message._replace(content=_joined(message.content, kept_text(message)), extra_json="")
+
+
 def _joined(*texts: str) -> str:
     return "\n".join(filter(None, texts))
 

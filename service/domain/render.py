@@ -16,6 +16,7 @@ from abridged.service.domain.conversation import Conversation, ShownRecord
 from abridged.service.domain.errors import WindowTooLarge
 from abridged.service.domain.events import MessageAppended
 from abridged.service.domain.ledger import NO_LEDGER, Ledger, ledger_lines
+from abridged.service.domain.material import with_kept_text
 from abridged.service.domain.message import Message, Role, sent_content
 from abridged.service.domain.policy import SummaryRole
 from abridged.service.domain.quoting import noted, quoted
@@ -259,8 +260,8 @@ def clipped(
 def quoted_result(message: Message) -> Message:
     """A result without its call, as a user's message that says so."""
     note = f"[Result of tool call {noted(message.tool_call_id)}, whose call is not in this context]"
-    text = f"{note}\n{quoted(message.content)}"
-    return message._replace(role=Role.USER, tool_call_id="", content=text, extra_json="")
+    message = with_kept_text(message)
+    return message._replace(role=Role.USER, tool_call_id="", content=f"{note}\n{quoted(message.content)}")
 
 
 def quoted_calls(message: Message, places: Collection[int]) -> Message:
@@ -271,7 +272,8 @@ def quoted_calls(message: Message, places: Collection[int]) -> Message:
         if place in places
     ]
     left = tuple(call for place, call in enumerate(message.tool_calls) if place not in places)
-    return message._replace(tool_calls=left, content="\n".join([message.content, *notes]).strip(), extra_json="")
+    message = with_kept_text(message)
+    return message._replace(tool_calls=left, content="\n".join([message.content, *notes]).strip())
 
 
 def _in_sending_order(chat: Sequence[MessageAppended], pairs: ToolPairs) -> Iterator[MessageAppended]:

@@ -23,6 +23,7 @@ from abridged.service.domain.attachments import (
     openai_part,
     parts_of,
 )
+from abridged.service.domain.material import with_kept_text
 from abridged.service.domain.message import Message, Role
 from abridged.service.domain.message_form import Form, compact, filled, form_of
 from abridged.service.domain.quoting import noted, quoted
@@ -138,6 +139,7 @@ def render_json(messages: Sequence[Message], rendering: Rendering, *, cache_mark
     if rendering is Rendering.ANTHROPIC:
         ordered = _with_own_ids(ordered)
     natives = {m.id: native for m in ordered if m.extra_json and (native := _native(m, rendering))}
+    ordered = [m if m.id in natives else with_kept_text(m) for m in ordered]
     attached: dict[str, list[Any]] = {}
     omitted: list[OmittedAttachment] = []
     for m in ordered:

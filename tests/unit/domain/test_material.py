@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import Any
 
 import pytest
@@ -21,7 +22,8 @@ from abridged.service.domain.policy import ToolOutput
 from abridged.service.domain.read_json import read_value
 from abridged.service.domain.record import MessageRange
 from abridged.service.domain.redaction import REDACTED, Redaction, redacted_event
-from abridged.service.domain.render_json import Rendering
+from abridged.service.domain.render import quoted_calls, quoted_result
+from abridged.service.domain.render_json import Rendering, render_json
 from abridged.service.domain.tokens import TokenSource
 from abridged.service.extraction.decided import decided_in
 from abridged.service.grounding.claims import evidence_of, texts_of, unsupported
@@ -240,6 +242,33 @@ def test_a_record_quotes_the_result_of_a_call_that_is_a_block():
     extract = extract_of((said(1), asked, result), tokens_max=500)
 
     assert any("called find" in point and "INV-7003" in point for point in extract.key_points)
+
+
+@pytest.mark.parametrize("rendering", [Rendering.OPENAI, Rendering.OLLAMA])
+def test_an_api_without_such_blocks_gets_their_texts(rendering):
+    """The message costs what it cost; the text stands where the API takes it."""
+    call = Message("m0", Role.ASSISTANT, tool_calls=(ToolCall("c1", "find", "{}"),))
+    result = answered({"type": "text", "text": "One hit:"}, FOUND)
+    bodies = json.loads(render_json([call, result], rendering).text())["messages"]
+
+    assert bodies[1]["content"] == f"One hit:\nkb.example/7\nBills\n{FACT}"
+
+
+def test_its_own_api_gets_the_blocks_as_they_were():
+    """No text is sent twice."""
+    block = {"type": "tool_result", "tool_use_id": "c1", "content": [FOUND]}
+    call = Message("m0", Role.ASSISTANT, tool_calls=(ToolCall("c1", "find", "{}"),))
+    bodies = json.loads(render_json([said(1), call, answered(FOUND)], Rendering.ANTHROPIC).text())["messages"]
+
+    assert bodies[2]["content"] == [block]
+
+
+def test_what_no_api_takes_is_quoted_with_its_material():
+    """A result without its call, and a call without its result, lose their form."""
+    calls = {"type": "tool_use", "id": "c1", "name": "f", "input": {}}
+
+    assert FACT in quoted_result(answered(FOUND)).content
+    assert FACT in quoted_calls(read("assistant", MCP, calls), (0,)).content
 
 
 def test_a_redacted_message_has_no_material():
