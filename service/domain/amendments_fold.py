@@ -22,6 +22,7 @@ from abridged.service.domain.events import (
     SummaryRevoked,
 )
 from abridged.service.domain.ledger import NO_LEDGER, Ledger
+from abridged.service.domain.material import kept_text
 from abridged.service.domain.message import Role
 from abridged.service.domain.ranges import covers, merged, ranges_of, without
 from abridged.service.domain.record import MessageRange, SummaryRecord
@@ -135,8 +136,10 @@ def with_marks(state: Conversation, marks: Sequence[ResultMark]) -> Conversation
 
 
 def marked(appended: MessageAppended, mark: ResultMark) -> MessageAppended:
-    """The message with the mark in the place of its content and attachments."""
+    """The message with the mark in the place of its content, its attachments and its blocks that have texts."""
     message = appended.message._replace(content=mark.text, attachments=())
+    if kept_text(message):
+        message = message._replace(extra_json="")
     return appended._replace(
         message=message,
         tokens=mark.tokens,

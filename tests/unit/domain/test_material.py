@@ -11,6 +11,7 @@ import pytest
 from abridged.service.cli.context import context_line, whole_message
 from abridged.service.cli.watch import event_text
 from abridged.service.codec.values import message_to_proto
+from abridged.service.domain.conversation import initial_state
 from abridged.service.domain.events import MessageAppended
 from abridged.service.domain.leaving import Hearing
 from abridged.service.domain.ledger import NO_LEDGER, Use
@@ -18,11 +19,11 @@ from abridged.service.domain.ledger_entries import found_in
 from abridged.service.domain.material import DEPTH_MAX, kept_text, material, read_text
 from abridged.service.domain.mechanical import is_mechanical
 from abridged.service.domain.message import Attachment, Message, Role, ToolCall
-from abridged.service.domain.policy import ToolOutput
+from abridged.service.domain.policy import SummaryRole, ToolOutput
 from abridged.service.domain.read_json import read_value
 from abridged.service.domain.record import MessageRange
 from abridged.service.domain.redaction import REDACTED, Redaction, redacted_event
-from abridged.service.domain.render import quoted_calls, quoted_result
+from abridged.service.domain.render import quoted_calls, quoted_result, rendered_window
 from abridged.service.domain.render_json import Rendering, render_json
 from abridged.service.domain.tokens import TokenSource
 from abridged.service.extraction.decided import decided_in
@@ -31,8 +32,9 @@ from abridged.service.prompts.prompt import transcript_entry
 from abridged.service.recall.passages import text_of_message
 from abridged.v1.conversation_service_pb2 import ContextMessage
 from abridged.v1.event_pb2 import TOKEN_SOURCE_ESTIMATE, Event
-from tests.support.chats import said
+from tests.support.chats import appended, said
 from tests.support.extracts import extract_of
+from tests.unit.domain.test_clearing import after
 
 FACT = "Invoice INV-7003 is due on 2024-05-04."
 MCP = {"type": "mcp_tool_result", "tool_use_id": "x", "content": FACT}
@@ -269,6 +271,26 @@ def test_what_no_api_takes_is_quoted_with_its_material():
 
     assert FACT in quoted_result(answered(FOUND)).content
     assert FACT in quoted_calls(read("assistant", MCP, calls), (0,)).content
+
+
+def test_a_mark_takes_the_place_of_material_too():
+    """A cleared result costs its mark, and says nothing else to any API."""
+    messages = []
+    for n in range(1, 26, 4):
+        result = answered({"type": "text", "text": "One hit:"}, FOUND)._replace(id=f"r{n}", tool_call_id=f"c{n}")
+        messages += [
+            appended(n, 3, message=said(n)),
+            appended(n + 1, 3, message=Message(f"a{n}", Role.ASSISTANT, tool_calls=(ToolCall(f"c{n}", "find", "{}"),))),
+            appended(n + 2, 110, message=result),
+        ]
+    state, _ = after(initial_state(), *messages)
+    assert state.marks
+
+    sent = [m.message for m in rendered_window(state, SummaryRole.USER)]
+    cleared = next(m for m in sent if m.id == "r1")
+    for rendering in (Rendering.ANTHROPIC, Rendering.OPENAI):
+        assert render_json(sent, rendering).text().count("INV-7003") == len(messages) // 3 - len(state.marks)
+    assert read_text(cleared) == cleared.content
 
 
 def test_a_redacted_message_has_no_material():
