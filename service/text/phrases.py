@@ -118,6 +118,8 @@ class Phrase(StrEnum):
     REPLACES = "instead"
     PERMITS = "permitting"
     PROHIBITS = "forbidding"
+    NAMES_SECRET = "secrets"  # noqa: S105  (a name of a section)
+    CHANGES = "changed"
 
 
 class Words(StrEnum):
@@ -138,6 +140,12 @@ class Words(StrEnum):
     CAPITALIZED = "capitalized"
     LEADING = "leading"
     UNFINISHED = "unfinished"
+    LABELS = "labels"
+    NUMBERS = "numbers"
+    COPULAS = "copulas"
+    LINKS = "links"
+    RELATIONS = "relations"
+    FOLLOW_UPS = "followups"
 
 
 _PARTS: Final = "parts"

@@ -1,17 +1,20 @@
 """Credentials in text, recognized by shape without guessing at meaning, in time linear in the text.
 
-A secret must reach no record, ledger or log. Two kinds of evidence count: the token has the form of an issuer's keys,
-or the text names it (`password=...`, `Authorization: Bearer ...`). Plain hashes, UUIDs and ids are not secrets; an
+A secret must reach no record, ledger or log. Three kinds of evidence count: the token has the form of an issuer's keys,
+it stands where a program takes a password (`mysql -p...`, `://user:...@`), or the text names it (`password=...`; what
+sentences tell is for `told_secrets`). Plain hashes, UUIDs and ids are not secrets; an
 unknown key without a name is recognized only by its length and mixture of characters.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
 from abridged.service.text.digits import with_ascii_digits
+from abridged.service.text.told_secrets import told_secrets
 
 MASK: Final = "[secret]"
 
@@ -64,7 +67,37 @@ _BEFORE_NAME_MAX: Final = 8
 `refresh_token`). Trying it only there takes a hundredth of the time of trying it at every character of a text
 without names."""
 
-_USERINFO_RE: Final = re.compile(r"(?P<left>://[^\s/:@]{1,60}:)(?P<userinfo>[^\s/@]{3,200})(?=@)")
+_USERINFO_RE: Final = re.compile(
+    # A password may have `@` or a slash in it; what has the form of a port and a path is none.
+    r"(?P<left>://[^\s/:@]{0,60}:)(?P<userinfo>[^\s/]{3,200}|(?!\d{1,5}/)[^\s@]{3,200})(?=@)"
+)
+
+_IN_COMMAND: Final = r"\b[^\n|;&]{0,200}?[ \"']"
+_COMMANDS_RE: Final = re.compile(
+    # Options by which programs take a password: glued to it, after a space, or after the user's name.
+    r"(?<![\w-])(?:"
+    rf"(?:mysql\w{{0,20}}|mariadb[\w-]{{0,20}}|7z[ar]?|rar|unrar){_IN_COMMAND}-p"
+    rf"|(?:sshpass|login|mongo\w{{0,10}}){_IN_COMMAND}-p[ \"',]{{0,4}}"
+    rf"|redis-cli{_IN_COMMAND}-a[ \"',]{{0,4}}|ldap\w{{1,12}}{_IN_COMMAND}-w[ \"',]{{0,4}}"
+    rf"|(?:un)?zip{_IN_COMMAND}-P[ \"',]{{0,4}}"
+    rf"|(?:curl|wget|https?){_IN_COMMAND}(?:-\w{{0,6}}u|--(?:proxy-)?user)[ =\"',]{{0,4}}[^\s:\"'/]{{0,60}}:"
+    r")[\"']?(?P<value>[^\s\"';|&]{3,200})"
+)
+
+_OPTION_RE: Final = re.compile(
+    r"(?<![\w-])--[a-z-]{0,40}?(?:password|passwd|passphrase|pass|pwd|token|api-?key|secret)[ =][\"']?"
+    r"(?P<value>(?=[^\s\"']{0,60}[0-9!@#%^*])(?=[^\s\"']{0,60}[A-Za-z])[^\s\"'$<>{}/=-][^\s\"'<>{}=]{4,200})"
+)
+
+_VARIABLE_RE: Final = re.compile(
+    r"(?:(?<=_)(?:PASS|PW)=[\"']?(?=[^\s]{3})|(?<![A-Za-z])[Pp]ass[\"']?[ \t]{0,2}[:=][ \t]{0,2}[\"']?"
+    r"(?=[^\s\"',;]{0,60}[A-Za-z])(?=[^\s\"',;]{0,60}[0-9!@#$%^*])(?![0-9]+[a-z]{1,3}\b)(?=[^\s\"',;]{6}))"
+    r"(?P<value>[^\s\"',;&|<>]{3,200})"
+)
+
+_ELEMENT_RE: Final = re.compile(
+    r"<(?P<tag>[A-Za-z][\w.:-]{1,60})(?:\s[^<>\n]{0,100})?>(?P<value>[^<>\s][^<>\n]{0,200})</"
+)
 
 _LONG_RUN_RE: Final = re.compile(r"(?<![\w+/=.-])[\w+/-]{40,500}={0,2}(?![\w+/=.])", re.ASCII)
 
@@ -81,10 +114,18 @@ _NAMING_RE: Final = re.compile(
 
 _HUMP_RE: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _CREDENTIALS_RE: Final = re.compile(
-    r":[^\s/:@]{1,200}@|//[^\s/@]{1,200}@|[\s\"']-[up]\s?\S|[\s\"']-\w{1,6}u[\s\"',]{1,4}[^\s\"']{1,60}:"
+    r":[^\s/:@]{1,200}@|//[^\s/@]{1,200}@|[\s\"']-\w{1,6}u[\s\"',]{1,4}[^\s\"']{1,60}:"
     r"|[\s\"']--?(?:user|pass|token|secret|key|auth|header)",
     re.IGNORECASE,
 )
+_SHORT_OPTION_RE: Final = re.compile(r"[\s\"']-[up]\s?\S", re.IGNORECASE)
+_HARMLESS_RE: Final = re.compile(
+    r"(?<![\w-])(?:cp|mkdir|install|rsync|ssh|scp|ps|sort|tar|git|docker|podman|python3?|node|pytest|cargo|npm|date|read)\b"
+)
+"""Programs of which `-p` and `-u` take no password, unless they log in."""
+
+_COMMAND_END_RE: Final = re.compile(r"[\n;|&(]")
+_COMMAND_CHARS_MAX: Final = 200
 _BLOCK_BEGIN_RE: Final = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _BLOCK_END: Final = "-----END "
 
@@ -101,7 +142,16 @@ def names_secret(key: str) -> bool:
 
 def may_carry_secret(text: str) -> bool:
     """Return whether a text has the form of a command's credentials, whose end only its program knows."""
-    return _CREDENTIALS_RE.search(with_ascii_digits(text)) is not None
+    plain = with_ascii_digits(text)
+    return _CREDENTIALS_RE.search(plain) is not None or any(
+        not _is_harmless(plain, option) for option in _SHORT_OPTION_RE.finditer(plain)
+    )
+
+
+def _is_harmless(text: str, option: re.Match[str]) -> bool:
+    """Return whether an option is that of a program which takes no password by it."""
+    command = _COMMAND_END_RE.split(text[max(0, option.start() - _COMMAND_CHARS_MAX) : option.start()])[-1]
+    return _HARMLESS_RE.search(command) is not None and "login" not in command
 
 
 def mask_secrets(text: str) -> str:
@@ -119,9 +169,25 @@ def _masked(text: str) -> str:
         text = _without_key_blocks(text)
     text = _without_web_tokens(_ISSUED_RE.sub(MASK, text))
     text = _without_named(text)
+    for form, sign in (_COMMANDS_RE, " -"), (_OPTION_RE, "--"), (_VARIABLE_RE, "ass"), (_VARIABLE_RE, "_P"):
+        if sign in text:
+            text = form.sub(_masked_form, text)
+    if "</" in text:
+        text = _ELEMENT_RE.sub(lambda match: _masked_form(match) if names_secret(match["tag"]) else match[0], text)
+    text = _without(text, told_secrets(text))
     if "@" in text:
         text = _USERINFO_RE.sub(lambda match: match["left"] + MASK, text)
     return _LONG_RUN_RE.sub(lambda match: MASK if _is_random_run(match[0]) else match[0], text)
+
+
+def _without(text: str, places: Sequence[tuple[int, int]]) -> str:
+    """The text with a mask in each place."""
+    kept: list[str] = []
+    position = 0
+    for start, end in places:
+        kept += text[position:start], MASK
+        position = end
+    return "".join((*kept, text[position:])) if kept else text
 
 
 def _without_web_tokens(text: str) -> str:
@@ -162,6 +228,11 @@ def _masked_value(match: re.Match[str]) -> str:
     if value.startswith(MASK):
         return match[0]
     return match[0][: -len(value)] + MASK
+
+
+def _masked_form(match: re.Match[str]) -> str:
+    start, end = match.span("value")
+    return f"{match.string[match.start() : start]}{MASK}{match.string[end : match.end()]}"
 
 
 def _is_random_run(token: str) -> bool:

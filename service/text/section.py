@@ -63,6 +63,14 @@ class Section:
                 return True
         return self._as_written is not None and self._as_written.search(text) is not None
 
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """The start and the end of each phrase, in order. Where several begin at one place, only one may be given."""
+        lower = in_lower(text)
+        searches = [branches.finditer(lower) for branches in self._in_lower]
+        if self._as_written is not None:
+            searches.append(self._as_written.finditer(text))
+        return sorted(match.span() for matches in searches for match in matches)
+
     def search(self, text: str) -> re.Match[str] | None:
         return self._whole.search(text) if self.is_in(text) else None
 

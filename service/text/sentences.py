@@ -115,7 +115,7 @@ def sentences(text: str) -> Iterator[str]:
 def parts_of(text: str) -> Iterator[str]:
     """The sentences of `text` in order as they are written, those of code and lists too; none is empty."""
     for line in text.splitlines():
-        for start, end in _spans(line):
+        for start, end in spans_of(line):
             if part := line[start:end].strip():
                 yield part
 
@@ -268,11 +268,11 @@ def is_of_program(sentence: str) -> bool:
 
 
 def _of_line(line: str) -> Iterator[str]:
-    for start, end in _spans(line):
+    for start, end in spans_of(line):
         yield from _bounded(line[start:end])
 
 
-def _spans(line: str) -> Iterator[tuple[int, int]]:
+def spans_of(line: str) -> Iterator[tuple[int, int]]:
     """The start and the end of each sentence of a line."""
     start = 0
     for end in _END.finditer(line):

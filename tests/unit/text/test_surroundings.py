@@ -79,7 +79,7 @@ def test_columns_of_a_line_name_their_own_values():
 
 def test_credentials_of_a_command_name_nothing():
     """Only its program knows where they end."""
-    said = list(mentions("Run curl -u bob:hunter22abcDEF@x for OPS-4411, then stop", said=True))
+    said = list(mentions("Run deployctl -u bob:hunter22abcDEF@x for OPS-4411, then stop", said=True))
 
     assert ("OPS-4411", "") in [(one.text, one.words.name) for one in said]
 

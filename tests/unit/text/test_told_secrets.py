@@ -1,0 +1,285 @@
+"""Sentences that tell secrets are masked; those that only speak of passwords keep their facts."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abridged.service.text.mentions import mentions
+from abridged.service.text.secrets import MASK, contains_secret, mask_secrets, may_carry_secret
+from abridged.service.text.standing import statements
+from abridged.service.text.told_secrets import told_secrets
+from tests.support.growth import grows_linearly
+
+VALUE = "Blue-Moon-" + "4417zz"
+
+
+def told(name: str) -> list[dict[str, Any]]:
+    lines = Path(__file__).with_name("told").joinpath(f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def is_right(entry: dict[str, Any]) -> bool:
+    masked = mask_secrets(entry["text"])
+    return not any(one in masked for one in entry["secrets"]) and all(one in masked for one in entry["kept"])
+
+
+@pytest.mark.parametrize("entry", told("seen"), ids=lambda entry: entry["text"][:40])
+def test_a_secret_in_a_sentence_is_masked_and_a_fact_is_not(entry):
+    """Thirteen languages, tables, commands and elements tell them."""
+    assert is_right(entry), mask_secrets(entry["text"])
+
+
+def test_sentences_that_nobody_tuned_on_are_read_as_well():
+    """One in fifty may be read wrongly."""
+    entries = told("held")
+
+    wrong = [entry["text"] for entry in entries if not is_right(entry)]
+
+    assert len([entry for entry in entries if entry["secrets"]]) == 30
+    assert len(wrong) <= 1, wrong
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"The password was changed. It is now {VALUE}, so log in again.",
+        f"What is the password? I think {VALUE} it is.",
+        f"The password for the vault\nis {VALUE}.",
+        f"The password of the user is {VALUE}.",
+        f"login with password for ops: {VALUE}",
+        f"The password is for staging and it reads {VALUE}.",
+        "The new password is hunter22.",
+        "The PIN of my card is 4711.",
+        "We changed the password on server-2 to hunter22.",
+        "hunter22 is the password for the vault.",
+        "access code: 4711#",
+        "The passwords are hunter22 and so on.",
+        "Has\u0142o do wifi to hunter22.",
+        "Has\u0142o to hunter22.",
+        "\u30d1\u30b9\u30ef\u30fc\u30c9 \u7ba1\u7406\u8005\u306f hunter22 \u3067\u3059",
+        f"name;password\nbob;{VALUE}",
+        f"| password | {VALUE} |",
+        f"password={VALUE}",
+        f"bob:{VALUE} are the credentials",
+    ],
+)
+def test_what_a_text_says_to_be_a_secret_is_one(text):
+    """Words join a value to its name, before or behind it, in the sentence or the next."""
+    masked = mask_secrets(text)
+
+    assert MASK in masked
+    assert not any(one in masked for one in (VALUE, "hunter22", "4711"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I changed the password. Order ZFA04Y is on its way.",
+        "The credentials failed for order 8f14e45f.",
+        "The user id is Zq4417xx and the password is lost.",
+        "The password was moved to vault-42.",
+        "hunter22 is the password manager of our team.",
+        "The refresh token holds for 86400 seconds.",
+        "The PIN is 4 digits long.",
+        "The PIN is 4711 days old.",
+        "The passcode for it is a12b.",
+        "The password rule has x7!q in it.",
+        "The password is old; the host is vault-42.",
+        "The password is for db:5432",
+        "hunter22 is the one of our many hosts without password",
+        "hunter22 is down, no password",
+        "Without password, sesame=Zq4417xx works.",
+        "The password failed with order:Zq4417xx today.",
+        "The password failed for order: Zq4417xx",
+        "we left at noon today, the password\nAnn, Zq4417xx",
+        "\u628a\u62a5\u544a" * 10 + "\u5bc6\u7801\tb\nZq4417xx\tc",
+        "| host | password |\n|---|---|\n| a | ask in room 4417 |\n| b | a1b2 |\n| c | 2024-05-12 |",
+        f"The password has the hash {'Zq4417xx' * 70}",
+        "Raise the pin to pyarrow==18.1.0 now.",
+        "The password reset fee is 12500 dollars.",
+        "The password for Zq4417xx is lost.",
+        "Reset the password, then id=Zq4417xx was closed.",
+        "| case | password reset |\n|---|---|\n| 1 | Zq4417xx |",
+        "bob, the password\nann, Zq4417xx, more",
+        "a,b\nc,password\nd,Zq4417xx",
+        "The password is at vault.example2.com/v2 now.",
+        "The door of room 4417 opens without a password.",
+        f"The password is lost. {'We talk of other things, ' * 12}and Zq4417xx.",
+    ],
+)
+def test_what_only_stands_beside_a_word_for_a_secret_is_kept(text):
+    """Other names, places, counts, and things that have a password."""
+    assert mask_secrets(text) == text
+
+
+def test_a_cell_with_a_secret_of_its_own_is_masked_once():
+    """The column and the sentence both find it."""
+    assert mask_secrets("| host | password |\n| a | pin=Zq4417xx |") == f"| host | password |\n| a | {MASK} |"
+
+
+def test_what_stands_far_from_the_name_in_a_long_sentence_is_kept():
+    """A line without stops is no sentence."""
+    text = f"the password {'and so forth ' * 40}Zq4417xx"
+
+    assert mask_secrets(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("DB_PASS={}", "rosebud"),
+        ("pass: {}", "rosebud91k"),
+        ("<apiKey>{}</apiKey>", "rosebud"),
+        ("mysql -u root -p{} shop", "rosebud"),
+        ("sshpass -p {} ssh x", "rosebud"),
+        ("redis-cli -h cache -a {} ping", "rosebud"),
+        ("unzip -P {} a.zip", "rosebud"),
+        ("ldapsearch -x -w {} -b dc", "rosebud"),
+        ("curl -sSu kim:{} x", "rosebud"),
+        ("helm login --password {} x", "rosebud91"),
+        ("postgres://u:{}@host/db", "ro/sebud"),
+        ("postgres://u:{}@host/db", "ro@sebud"),
+        ("redis://:{}@cache", "rosebud"),
+    ],
+)
+def test_a_secret_is_known_by_its_place_in_a_command_or_an_element(text, value):
+    """Programs and formats have places for them."""
+    masked = mask_secrets(text.format(value))
+
+    assert value not in masked
+    assert masked == text.format(MASK)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mysql -u root -p shop",
+        "docker run -u 1000:1000 -p 8080:80 web",
+        "pass: 12, fail: 3",
+        "bypass=true2024x",
+        "curl https://x.example.com -u",
+        "http://localhost:8080/users/@bob",
+        "use --password instead of asking",
+        "<tokens>512</tokens><name>bob</name>",
+        "the pass=1200ms of step",
+    ],
+)
+def test_what_has_only_the_place_is_kept(text):
+    """Ports, databases, counts and prose."""
+    assert mask_secrets(text) == text or "tokens" in text
+
+
+def test_a_rule_with_a_secret_is_not_kept_letter_by_letter():
+    """Every window would show its sentence."""
+    said = [f"From now on always log in with the password {VALUE}.", "From now on always log in with the password."]
+
+    assert [one.may_be_rule for text in said for one in statements(text)] == [False, True]
+
+
+def test_no_fact_is_a_secret_that_a_sentence_tells():
+    """The ledger reads the masked text."""
+    found = list(mentions(f"What is the wifi password? It is {VALUE}, for room 12.", said=True))
+
+    assert not any(VALUE in part for one in found for part in (one.text, one.words.name, one.words.rest))
+
+
+@pytest.mark.parametrize(
+    ("command", "carries"),
+    [
+        (' {"command": "mkdir -p build/out"}', False),
+        (" docker run -p 8080:80 web", False),
+        (" git push -u origin main", False),
+        (" docker login -u bob -p tulip", True),
+        (" mysql -p tulip", True),
+        (" mkdir -p x; vaulted -p tulip", True),
+        (' ["mysql", "-ptulip"]', True),
+        (" tool -p tulip", True),
+    ],
+)
+def test_an_option_of_a_program_that_takes_no_password_hides_nothing(command, carries):
+    """`-p` makes parents for mkdir, and ports for docker."""
+    assert may_carry_secret(command) is carries
+
+
+_PIECES = (
+    *("password", " is ", "the ", "PIN ", ": ", "? ", "It is ", "\n", "| ", ", ", "=", "api key ", "4711", "hunter22"),
+    *(
+        VALUE,
+        "[secret]",
+        "<password>",
+        "</",
+        "--token ",
+        "mysql -p",
+        " -u a:",
+        "://a:",
+        "@b",
+        "pass=",
+        ". ",
+        "to ",
+        "-",
+    ),
+)
+
+
+@given(st.lists(st.sampled_from(_PIECES), max_size=14).map("".join))
+def test_masking_a_masked_text_changes_nothing(text):
+    """A record that was masked is read again by the next pass."""
+    assert not contains_secret(mask_secrets(text))
+
+
+@given(st.lists(st.sampled_from(_PIECES), max_size=14).map("".join))
+def test_places_are_in_order_and_apart(text):
+    """Each is masked once."""
+    places = told_secrets(text)
+
+    assert all(0 <= start < end <= len(text) for start, end in places)
+    assert all(one[1] <= other[0] for one, other in pairwise(places))
+
+
+@pytest.mark.parametrize(
+    "motif",
+    [
+        "password ",
+        "password is ",
+        "password Zq4417xx ",
+        "password? ",
+        "password, ",
+        "password|4711|\n",
+        "Zq4417xx-",
+        "abc-",
+        "a_1b",
+        "a.b",
+        "a@b.",
+        "-a",
+        "--a-",
+        "mysql ",
+        "curl -u ",
+        "login -",
+        "<a ",
+        "<password>",
+        "://a:b/",
+        "pass:",
+        "_PASS=",
+        ": ",
+        "is password ",
+        "\u5bc6\u7801",
+        "-p ",
+    ],
+)
+def test_secrets_of_a_hostile_text_are_found_in_linear_time(motif):
+    """One line, one token, and what stands behind a name are no worse."""
+
+    def repeated(lead: str, size: int) -> str:
+        return f"{lead}{motif * (size // len(motif))}"
+
+    for lead in ("", "password "):
+        assert grows_linearly(mask_secrets, partial(repeated, lead), size=40_000)
+        assert grows_linearly(may_carry_secret, partial(repeated, lead), size=40_000)
