@@ -65,7 +65,7 @@ _PLAIN_PART: Final = rf"(?:[^\W\d_]+(?:[0-9]{{1,3}}[a-z]{{0,3}}|{_YEAR})?|[0-9]{
 _PLAIN: Final = re.compile(
     rf"{_PLAIN_PART}(?:[-_./:+&]{_PLAIN_PART})*"
     r"|[A-Z]{1,6}[0-9]+[A-Z]?|[A-Z0-9]+(?:[-#][A-Z0-9]+)+"
-    r"|[a-z]+(?:_[a-z0-9]+)+|[A-Za-z]+#[0-9]+|#[A-Z0-9]+"
+    r"|[a-z]+(?:_[a-z0-9]+)+|(?:[A-Z]{1,6}|[a-z]+)#[0-9]+|#[A-Z0-9]+"
     r"|[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
     r"|[0-9][0-9.,:/+-]*"
 )
@@ -198,7 +198,7 @@ def _secret_in(
         start, end = _core(text, key.end(), end)
         if not _may_be(text[start:end]) or _FACT.fullmatch(text, start, end):
             return None
-        if section_of(Phrase.NAMES_SECRET).is_in(key["key"]):
+        if section_of(Phrase.NAMES_SECRET).is_in(key[0]):
             return start, end
         if key["sign"] == "=" or _is_label(key["key"]):
             return None
