@@ -73,6 +73,10 @@ def test_a_question_that_is_answered_is_not_open(question: str, reply: str) -> N
         ("assistant: Is the crane booked, or are we still waiting for the port?", "user: Booked, by mail."),
         ("user: We take the crane of the pier, that's what the port has.", "assistant: Fine, I'll check its key."),
         ("user: Does that explain the noise of the crane?", "assistant: Very likely. I've noted a new bearing."),
+        (
+            "user: The port authority pays for the northern crane.",
+            "assistant: Noted. The open question is closed.",
+        ),
         ("user: What failed on the northern crane?", "assistant: Its brake. The rope has nothing to do with it."),
     ],
 )
