@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from abridged.service.domain.message import Message, Role
 from abridged.service.extraction.decided import SPOKEN_CHARS_MAX, decided_in
 from tests.support.chats import appended
@@ -19,6 +21,21 @@ def test_each_sentence_that_settles_something_is_one():
     assert found(Role.USER, f"Thanks for the summary. {SETTLED} What about the rest?") == [SETTLED]
     assert found(Role.ASSISTANT, SETTLED) == [SETTLED]
     assert found(Role.USER, "Wir haben uns entschieden, am Freitag mit dem Importer zu starten.")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Before we dig: decision, we roll the worker back to v2.14.2 now.",
+        "Decision \u2013 the importer starts on Friday.",
+        "Entscheidung, wir nehmen am Freitag den Importer.",
+        "Décision - l'importeur démarre vendredi.",
+    ],
+)
+def test_a_sentence_that_is_labelled_as_a_decision_is_one(said: str):
+    """A comma or a dash sets the label apart as a colon does; a decision that is only spoken of is none."""
+    assert found(Role.USER, said) == [said]
+    assert found(Role.USER, "Their decision, as far as we know, is expected in May.") == []
 
 
 def test_a_models_next_step_settles_nothing():

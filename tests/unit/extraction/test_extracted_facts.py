@@ -177,6 +177,9 @@ def test_a_decision_stands_beside_what_takes_back_something_else_or_nothing(late
         "Ana: We decided to move the nightly import to 05:00 and leave the backup.",
         "Ana: We will not move the nightly import after all.",
         "Ana: The move of the nightly import was called off.",
+        "Ana: We do not move the nightly import after all, the disks are slow.",
+        "Ana: Den nightly import verschieben wir doch besser auf Montag.",
+        "Ana: Al final no movemos el nightly import.",
     ],
 )
 def test_a_decision_that_was_taken_back_is_replaced(later: str) -> None:
