@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import islice, pairwise
+from itertools import accumulate, islice, pairwise
 from typing import Final, NamedTuple
 
 from abridged.service.domain.message import Role
@@ -66,6 +66,10 @@ _DOUBTED_FROM: Final = 0.5
 _SUCCEEDS_FROM: Final = -1.5
 """The log odds from which on a later value is quoted beside the one that it may supersede. Of 792 statements by another
 hand 49 got such a line: nine have the value that holds, which would have been missing; it cost the others a line."""
+
+_SUCCEEDING_CHARS_MAX: Final = 250_000
+"""Of a longer source the newest passages are read for later values, which takes seconds: four on a busy machine if each
+sentence has four values."""
 
 _STOP: Final = r"[,;\u3001\uff0c\uff1b](?!\d)|:\s"
 _WORD: Final = re.compile(r"\w+")
@@ -229,7 +233,7 @@ class Witnesses:
     def _successors(self) -> Mapping[str, Sequence[_Successor]]:
         """The values that may supersede a value, case folded, by that value."""
         found: dict[str, list[_Successor]] = {}
-        spoken = [place for place, one in enumerate(self._passages) if one.role in _SPEAKERS]
+        spoken = self._spoken()
         texts = ((self._passages[place].numbers[-1], self._passages[place].text) for place in spoken)
         standing = StandingValues()
         for at, _, stated, supersedes in values_said(texts, standing):
@@ -237,6 +241,12 @@ class Witnesses:
                 if odds >= _SUCCEEDS_FROM:
                     found.setdefault(old, []).append(_Successor(odds, spoken[at], stated.key))
         return {old: later for old, later in found.items() if not standing.is_in_family(old)}
+
+    def _spoken(self) -> list[int]:
+        """The places of the newest passages that people and models said."""
+        said = [at for at, one in enumerate(self._passages) if one.role in _SPEAKERS]
+        sizes = accumulate(len(self._passages[at].text) for at in reversed(said))
+        return said[len(said) - sum(size <= _SUCCEEDING_CHARS_MAX for size in sizes) :]
 
     def _said(self, statement: str) -> _Said:
         whole = sentence_of(statement)

@@ -258,6 +258,15 @@ def test_only_a_later_value_of_people_and_models_is_quoted_beside_one():
     assert lines(by_user.testimony("Perhaps some pool has connections set.")) == [OLD]
 
 
+def test_later_values_are_sought_in_the_newest_part_of_a_long_source():
+    """The work is bounded, however long a source is."""
+    filler = f"{'some words of a long talk ' * 9}5."
+    near, far = (said(OLD, *[filler] * count, NEW) for count in (4, 1_200))
+
+    assert lines(near.testimony("Perhaps some pool is set to max_conns=180.")) == [OLD, NEW]
+    assert lines(far.testimony("Perhaps some pool is set to max_conns=180.")) == [OLD]
+
+
 def test_values_of_a_family_do_not_follow_each_other():
     """Things with codes of one pattern are things of their own."""
     things = ("red crate", "cold room", "side gate", "old barn", "new shed")
