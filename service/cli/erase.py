@@ -32,8 +32,8 @@ def erase(
     """Erase CONVERSATION, or those with all the labels and a message of the user, and what was forked from these.
 
     Counts first and asks. Afterwards no byte of them is in the log, in its search index, or in a new backup; ids and
-    times of their events stay. Copies that were made before are not touched. The id of an
-    erased conversation is never used again. Needs the scope `erase`.
+    times of their events stay, and the id of an erased conversation is never used again. Copies that were made before
+    are not touched. Needs the scope `erase`.
     """
     if (conversation is None) is not bool(labels or user_id):
         raise click.UsageError("name one conversation, or --label or --user")
@@ -68,8 +68,7 @@ def redact(
     """Take the texts of the messages of CONVERSATION with these NUMBERS away, and the summaries that were made of them.
 
     Counts first and asks. Windows show `[redacted]` in their place, and the summaries are made again without them.
-    Other messages keep what they say of it. Copies that were made before are not touched. The id of an
-    erased conversation is never used again. Needs the scope `erase`.
+    Other messages keep what they say of it. Copies that were made before are not touched. Needs the scope `erase`.
     """
 
     async def redacted(client: AsyncConversations, *, dry_run: bool) -> RedactMessagesResponse:

@@ -65,6 +65,10 @@ from abridged.service.domain.window import counted_tokens, pinned_units, tool_pa
 UNIT_REACH = 128
 """Messages on either side of a pin outside the window that are first read for its tool call and results."""
 
+GOES_BACK_MAX = 2
+"""Records that a rewind takes back for a user's message. A pass leaves the newest one in the window, so that it is in
+the last record, or in the one before if a pass took only a part of its messages."""
+
 UNIT_REACH_GROWS = 4
 """Factor by which that reach grows while one of them is missing."""
 
@@ -245,21 +249,26 @@ def _rewind(
 ) -> ConversationRewound:
     """The event that removes what follows message `to`. Of the messages that it brings back only `read` are known.
 
-    What is left ends in a user's message in its own words, wherever that stands, unless there is no user's message.
+    What is left has the newest user's message in its own words, unless that is further back than GOES_BACK_MAX records.
     """
     known = {m.number: m.message for m in (*state.window, *read)}
     newest = first = _newest_left(state, to)
-    while True:
+    events: list[ConversationRewound] = []
+    for _ in range(1 + GOES_BACK_MAX):
         revoked = dependents(state, [record.id for record in state.records if record.covered[-1].last >= first])
         shown = shown_without(state, revoked)
         event = ConversationRewound(to, revoked, shown, short_without(state, shown))
+        events.append(event)
         covered = live_coverage(after := in_use_after(state, event))
         own = [message for number, message in known.items() if number <= newest and not covers(covered, number)]
         earlier = [record.covered[-1].last for record in after.records]
         is_read = not without(returning(state, event), ranges_of(known))
-        if not (is_read and earlier) or any(message.role is Role.USER for message in (*own, *appended)):
+        if not is_read or any(message.role is Role.USER for message in (*own, *appended)):
             return event
+        if not earlier:
+            break
         first = max(earlier)
+    return events[0]
 
 
 def _back_by_rewind(

@@ -332,7 +332,7 @@ def _clauses(text: str) -> list[Sentence]:
 
 @cache
 def _clause_ends() -> re.Pattern[str]:
-    return re.compile(rf"{_STOP}|{section_of(Phrase.JOINS).pattern}", re.IGNORECASE)
+    return re.compile(rf"{_STOP}|{section_of(Phrase.JOINS).pattern}")
 
 
 def _is_of_another(said: _Said, row: Sequence[_Spot], spots: Iterable[_Spot]) -> bool:

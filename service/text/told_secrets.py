@@ -67,9 +67,11 @@ _PLAIN: Final = re.compile(
     r"|[A-Z]{1,6}[0-9]+[A-Z]?|[A-Z0-9]+(?:[-#][A-Z0-9]+)+"
     r"|[a-z]+(?:_[a-z0-9]+)+|(?:[A-Z]{1,6}|[a-z]+)#[0-9]+|#[A-Z0-9]+"
     r"|[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
+    r"|(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,12}"
     r"|[0-9][0-9.,:/+-]*"
 )
-"""Forms of names that stand beside words for secrets: `prod-7`, `SHA-256`, `PCI-2024-118`, `mia_li_3668`, a UUID."""
+"""Forms of names that stand beside words for secrets: `prod-7`, `SHA-256`, `PCI-2024-118`, `mia_li_3668`, a UUID, a
+commit's hash."""
 
 _LABEL_SPACE: Final = " \t\"'`(#\u201c\u201e\u00ab\x1f="
 _COPULA_MARK: Final = re.compile(
@@ -278,12 +280,23 @@ def _is_joined(text: str, start: int, end: int, before: tuple[int, int] | None, 
     return after is not None and 0 <= after[0] - end <= _JOINED_REACH and _is_told_before(text, end, after)
 
 
+def _says_another_thing(between: str) -> bool:
+    """Return whether a clause about the name ends there: `the password is unchanged and the batch cap is`."""
+    *clauses, _ = _joined_clauses().split(between)
+    return any(word.casefold() in words_of(Words.COPULAS) for clause in clauses for word in _WORD.findall(clause))
+
+
+@cache
+def _joined_clauses() -> re.Pattern[str]:
+    return re.compile(rf"[,;]\s|{section_of(Phrase.JOINS).pattern}")
+
+
 def _is_said(text: str, name: tuple[int, int], start: int) -> bool:
     """Return whether the words between a name and a value join them."""
     # The name may go on: `passwords`, `Passworts`.
     ending = _ENDING.match(text, name[1]) if name[0] < name[1] else None
     between = text[ending.end() if ending is not None else name[1] : start]
-    if _CLAUSE_END.search(between.strip()) is not None:
+    if _CLAUSE_END.search(between.strip()) is not None or _says_another_thing(between):
         return False
     words = [word.casefold().replace("\u2019", "'") for word in _WORD.findall(between)]
     is_marked = _ends_in_mark(between)

@@ -29,7 +29,7 @@ class Chat:
     def after(self, command: Command) -> list[Event]:
         """The events of the command, applied."""
         self._passes += 1
-        originals = self._originals(command)
+        originals = self.originals(command)
         context = DecisionContext(chain, self.policy, 0, f"p{self._passes}", originals)
         events = decide(self.state, command, context)
         for event in events:
@@ -46,7 +46,8 @@ class Chat:
     def numbers(self) -> list[int]:
         return [m.number for m in self.state.window]
 
-    def _originals(self, command: Command) -> list[MessageAppended]:
+    def originals(self, command: Command) -> list[MessageAppended]:
+        """The messages that the command needs, as they are read for it."""
         messages = [event for event, _ in self.log if isinstance(event, MessageAppended)]
         originals: list[MessageAppended] = []
         while ranges := needed(self.state, command, originals):

@@ -483,6 +483,19 @@ def test_a_rewind_goes_back_as_many_records_as_the_newest_user_message_is_behind
     assert chat.numbers() == [*range(37, 121)]
 
 
+def test_a_rewind_brings_nothing_back_where_no_user_speaks():
+    """The records stay, and no more is read than two of them cover."""
+    chat = agent_chat((), 171, Policy(max_input_tokens=512, pass_calls_max=1))
+    rewind = RewindConversation(120)
+    read = chat.originals(rewind)
+
+    chat.after(rewind)
+
+    assert chat.numbers() == [*range(109, 121)]
+    assert len(chat.state.records) == 3
+    assert [m.number for m in read] == [*range(73, 109), *range(37, 73)]
+
+
 def test_a_pin_is_no_newest_user_message():
     """Pins stand apart from what the assistant is to go on with."""
     chat = agent_chat({1, 60, 76}, 80)

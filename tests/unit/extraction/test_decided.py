@@ -27,15 +27,16 @@ def test_each_sentence_that_settles_something_is_one():
     "said",
     [
         "Before we dig: decision, we roll the worker back to v2.14.2 now.",
-        "Decision \u2013 the importer starts on Friday.",
+        "Decision \u2013 we start the importer on Friday.",
         "Entscheidung, wir nehmen am Freitag den Importer.",
-        "Décision - l'importeur démarre vendredi.",
+        "Décision - on démarre l'importeur vendredi.",
     ],
 )
 def test_a_sentence_that_is_labelled_as_a_decision_is_one(said: str):
     """A comma or a dash sets the label apart as a colon does; a decision that is only spoken of is none."""
     assert found(Role.USER, said) == [said]
     assert found(Role.USER, "Their decision, as far as we know, is expected in May.") == []
+    assert found(Role.USER, "The problem: decision, approval and payment take weeks.") == []
 
 
 def test_a_models_next_step_settles_nothing():

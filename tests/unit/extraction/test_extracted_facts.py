@@ -178,7 +178,7 @@ def test_a_decision_stands_beside_what_takes_back_something_else_or_nothing(late
         "Ana: We will not move the nightly import after all.",
         "Ana: The move of the nightly import was called off.",
         "Ana: We do not move the nightly import after all, the disks are slow.",
-        "Ana: Den nightly import verschieben wir doch besser auf Montag.",
+        "Ana: Den nightly import verschieben wir doch lieber auf Montag.",
         "Ana: Al final no movemos el nightly import.",
     ],
 )

@@ -37,6 +37,27 @@ def test_a_secret_in_a_sentence_is_masked_and_a_fact_is_not(entry):
     assert is_right(entry), mask_secrets(entry["text"])
 
 
+@pytest.mark.parametrize(
+    ("text", "fact"),
+    [
+        ("The password is unchanged and the batch cap is 4096.", "4096"),
+        ("The PIN is optional, the minimum is 2500, the maximum is 9000.", "9000"),
+        ("The API key is new and the port is 8443.", "8443"),
+        ("Das Passwort ist unver\u00e4ndert und die Kaution ist 2956.", "2956"),
+        ("We removed the password prompt with 9f2c41d7.", "9f2c41d7"),
+    ],
+)
+def test_a_fact_of_another_clause_and_a_commit_are_no_secrets(text, fact):
+    """A clause that has said what the name is joins it to no later value."""
+    assert fact in mask_secrets(text)
+
+
+def test_a_clause_that_goes_on_tells_the_secret():
+    """The controls: what stands between name and value says nothing of the name yet."""
+    for text in ("The password for prod and staging is hunter22.", "The password, as of today, is Falcon#4711."):
+        assert MASK in mask_secrets(text)
+
+
 def test_sentences_that_nobody_tuned_on_are_read_as_well():
     """One in fifty may be read wrongly."""
     entries = told("held")
