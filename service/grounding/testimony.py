@@ -60,15 +60,15 @@ _PROVED: Final = 0.5
 _REPLACES: Final = 0.4
 """Share of the words of a value that a later sentence with another must have to be about the same."""
 
-_DOUBTED_FROM: Final = 0.5
-"""The log odds from which on a later value leaves a statement of an earlier one without proof: five to three."""
+_DOUBTED_FROM: Final = 1.0
+"""The log odds from which on a later value leaves a statement of an earlier one without proof: nearly three to one."""
 
 _SUCCEEDS_FROM: Final = -1.5
 """The log odds from which on a later value is quoted beside the one that it may supersede. Of 792 statements by another
 hand 49 got such a line: nine have the value that holds, which would have been missing; it cost the others a line."""
 
 _SUCCEEDING_CHARS_MAX: Final = 250_000
-"""Of a longer source the newest passages are read for later values, which takes seconds: four on a busy machine if each
+"""The newest passages of a longer source are read for later values, which takes seconds: four on a busy machine if each
 sentence has four values."""
 
 _STOP: Final = r"[,;\u3001\uff0c\uff1b](?!\d)|:\s"

@@ -67,7 +67,7 @@ def test_a_search_says_what_found_a_hit_and_how_near_it_is(tmp_path):
     ("arguments", "code", "said"),
     [
         (("c1",), 2, "there is no query"),
-        (("c1", 'say "hello'), 1, "query has a quote that is not closed"),
+        (("c1", 'say "hello'), 1, "query: has a quote that is not closed"),
         (("c9", "hello"), 1, "CONVERSATION_NOT_FOUND"),
     ],
 )

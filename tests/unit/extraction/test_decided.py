@@ -33,7 +33,7 @@ def test_each_sentence_that_settles_something_is_one():
     ],
 )
 def test_a_sentence_that_is_labelled_as_a_decision_is_one(said: str):
-    """A comma or a dash sets the label apart as a colon does; a decision that is only spoken of is none."""
+    """A comma or a dash sets the label apart as a colon does; to speak of a decision settles nothing."""
     assert found(Role.USER, said) == [said]
     assert found(Role.USER, "Their decision, as far as we know, is expected in May.") == []
     assert found(Role.USER, "The problem: decision, approval and payment take weeks.") == []
