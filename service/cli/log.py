@@ -71,10 +71,10 @@ class _Place(click.ParamType[LogSettings]):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> LogSettings:
         """Refuse another URL without its text, which may have a password, and `-`."""
         if "://" not in value:
-            path = Path(self._path.convert(value, param, ctx))
-            if str(path) == "-":
+            try:
+                return LogSettings(path=Path(self._path.convert(value, param, ctx)))
+            except ValueError:
                 self.fail(NO_PIPE, param, ctx)
-            return LogSettings(path=path)
         try:
             return LogSettings(url=SecretStr(value))
         except ValueError:

@@ -242,7 +242,7 @@ def _texts(message: Message) -> Iterator[tuple[str, Use]]:
     if message.role in _SAID:
         yield sent_content(message), _SAID[message.role]
         if beside := material(message):
-            # What stands beside a model's words came from the API's own tools.
+            # Material beside a model's words comes from the API's own tools.
             yield beside, Use.USER if message.role is Role.USER else Use.TOOL
     for call in message.tool_calls:
         yield call.arguments, Use.CALL

@@ -16,8 +16,8 @@ from abridged.service.extraction.passages import Passage, Scored
 from abridged.service.extraction.replaced import superseding
 from abridged.service.grounding.succession import values_said
 
-_SUPERSEDED_FROM: Final = 0.0
-"""The log odds from which on a value counts as superseded."""
+_LEFT_OUT_FROM: Final = 0.0
+"""The log odds from which on a value counts as superseded. A ledger takes the likeliest alone and has a lower bar."""
 
 
 def superseded_in(passages: Iterable[Passage]) -> dict[str, int]:
@@ -31,7 +31,7 @@ def superseded_in(passages: Iterable[Passage]) -> dict[str, int]:
     for _, mention, stated, supersedes in values_said(spoken, standing):
         if found.get(stated.key, stated.number) != stated.number:
             del found[stated.key]
-        gone = {old for old, odds in supersedes if odds >= _SUPERSEDED_FROM}
+        gone = {old for old, odds in supersedes if odds >= _LEFT_OUT_FROM}
         if mention.words.dropped and not mention.words.supposed:
             gone.add(stated.key)
         found |= dict.fromkeys(gone, stated.number)

@@ -42,11 +42,12 @@ def values_said(texts: Iterable[tuple[int, str]], standing: StandingValues) -> I
         named = [(place, mention) for place, (_, text) in said for mention in mentions(text, said=True)]
         shapes = {key: shape_of(key) for key in (mention.text.casefold() for _, mention in named)}
         times = Counter(shapes.values())
+        told = {sentence: told_by(sentence) for sentence in {mention.words.sentence for _, mention in named}}
         for key in shapes:
             standing.named_again(key, number)
         for place, mention in named:
             is_listed = times[shapes[mention.text.casefold()]] >= LISTED_MIN
-            stated = stated_by(mention, number, told_by(mention.words.sentence), is_listed=is_listed)
+            stated = stated_by(mention, number, told[mention.words.sentence], is_listed=is_listed)
             candidates = () if mention.words.supposed else standing.candidates(stated)
             yield Said(place, mention, stated, tuple((old, odds_of(signs)) for old, signs in candidates))
             standing.stands(stated)

@@ -307,7 +307,8 @@ def _proof(said: _Said, spots: Sequence[_Spot]) -> list[_Spot]:
     if act := said.act:
         actor = Role.ASSISTANT if has_phrase(as_phrased(said.text), Phrase.NAMES_ASSISTANT) else Role.USER
         plain = [row for row in plain if any(_tells(spot, act, actor) for spot in row)]
-    bound = [row for row in plain if all(_is_bound(clause, row) for clause in _clauses(said.text))]
+    stated = _clauses(said.text)
+    bound = [row for row in plain if all(_is_bound(clause, row) for clause in stated)]
     best = max(bound, key=lambda row: (said.words_share(_joint(row)), -len(row), row[-1].source), default=[])
     return [] if best and _is_of_another(said, best, spots) else best
 

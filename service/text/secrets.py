@@ -9,7 +9,7 @@ unknown key without a name is recognized only by its length and mixture of chara
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Final
 
@@ -68,7 +68,7 @@ _BEFORE_NAME_MAX: Final = 8
 without names."""
 
 _USERINFO_RE: Final = re.compile(
-    # A password may have `@` or a slash in it; what has the form of a port and a path is none.
+    # A password may have `@` or a slash in it. A port with a path behind it is no password.
     r"(?P<left>://[^\s/:@]{0,60}:)(?P<userinfo>[^\s/]{3,200}|(?!\d{1,5}/)[^\s@]{3,200})(?=@)"
 )
 
@@ -167,8 +167,9 @@ def mask_secrets(text: str) -> str:
 def _masked(text: str) -> str:
     if _BLOCK_BEGIN_RE.search(text):
         text = _without_key_blocks(text)
-    text = _without_web_tokens(_ISSUED_RE.sub(MASK, text))
-    text = _without_named(text)
+    text = _ISSUED_RE.sub(MASK, text)
+    text = _without(text, _web_tokens(text))
+    text = _without(text, _named(text))
     for form, sign in (_COMMANDS_RE, " -"), (_OPTION_RE, "--"), (_VARIABLE_RE, "ass"), (_VARIABLE_RE, "_P"):
         if sign in text:
             text = form.sub(_masked_form, text)
@@ -180,7 +181,7 @@ def _masked(text: str) -> str:
     return _LONG_RUN_RE.sub(lambda match: MASK if _is_random_run(match[0]) else match[0], text)
 
 
-def _without(text: str, places: Sequence[tuple[int, int]]) -> str:
+def _without(text: str, places: Iterable[tuple[int, int]]) -> str:
     """The text with a mask in each place."""
     kept: list[str] = []
     position = 0
@@ -190,26 +191,22 @@ def _without(text: str, places: Sequence[tuple[int, int]]) -> str:
     return "".join((*kept, text[position:])) if kept else text
 
 
-def _without_web_tokens(text: str) -> str:
-    kept: list[str] = []
+def _web_tokens(text: str) -> Iterator[tuple[int, int]]:
     position = 0
     for run in _BEFORE_DOT_RE.finditer(text):
         begin = max(run.start(), position, run.end() - _WEB_TOKEN_HEAD_MAX)
         while (begin := text.find("eyJ", begin, run.end())) >= 0:
             token = _WEB_TOKEN_RE.match(text, begin)
             if token is not None:
-                kept += text[position:begin], MASK
+                yield token.span()
                 position = token.end()
                 break
             begin += 1
-    kept.append(text[position:])
-    return "".join(kept)
 
 
-def _without_named(text: str) -> str:
-    """The result of `_NAMED_RE.sub`: the leftmost matches, each masked."""
-    kept: list[str] = []
-    tried = copied = 0
+def _named(text: str) -> Iterator[tuple[int, int]]:
+    """The values of the leftmost matches of `_NAMED_RE`, as its `finditer` would find them."""
+    tried = 0
     for name in _NAME_RE.finditer(text):
         tried = max(tried, name.start() - _BEFORE_NAME_MAX)
         while tried <= name.start():
@@ -217,17 +214,15 @@ def _without_named(text: str) -> str:
             if match is None:
                 tried += 1
                 continue
-            kept += text[copied : match.start()], _masked_value(match)
-            tried = copied = match.end()
-    kept.append(text[copied:])
-    return "".join(kept)
+            tried = match.end()
+            yield from _value(match)
 
 
-def _masked_value(match: re.Match[str]) -> str:
+def _value(match: re.Match[str]) -> Iterator[tuple[int, int]]:
+    """The place of a named value, unless it is masked."""
     value = match["assigned"] or match["stated"] or match["key"] or match["bearer"]
-    if value.startswith(MASK):
-        return match[0]
-    return match[0][: -len(value)] + MASK
+    if not value.startswith(MASK):
+        yield match.end() - len(value), match.end()
 
 
 def _masked_form(match: re.Match[str]) -> str:

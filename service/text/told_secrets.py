@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from abridged.service.text.phrases import Phrase, Words, section_of, words_of
 from abridged.service.text.sentences import is_question, spans_of
+from abridged.service.text.words import straight
 
 REACH: Final = 240
 """Characters between a name and a token within which it may be the secret."""
@@ -80,7 +81,6 @@ _COPULA_MARK: Final = re.compile(
 )
 _OPENERS: Final = " \t\"'`(*\u201c\u201e\u00ab\u2018\u300c"
 _CLAUSE_END: Final = re.compile(r"[;!?\n]|\.\s")
-_MASKED: Final = "[secret]"
 
 _CELLS: Final = ("|", "\t", ";", ",")
 _CELL_WORDS_MAX: Final = 3
@@ -167,7 +167,7 @@ def _goes_on(sentence: str, after: str) -> bool:
         return True
     if after[:1].islower() and sentence[-1:].isalnum() and sentence.count(" ") >= _WRAPPED_SPACES_MIN:
         return True
-    words = _WORD.findall(after[:40].casefold().replace("\u2019", "'"))
+    words = _WORD.findall(straight(after[:40].casefold()))
     return any(word in words_of(Words.FOLLOW_UPS) for word in words[:2])
 
 
@@ -260,11 +260,12 @@ def _wide_labels() -> tuple[str, ...]:
 def _is_thing(lead: str) -> bool:
     """Return whether a preposition makes a thing of what stands behind it, or a label with a colon names it."""
     bare = lead.rstrip(_OPENERS)
-    if bare.endswith(":"):
-        words = _WORD.findall(bare[-40:])
-        return bool(words) and _is_label(words[-1])
     words = _WORD.findall(bare[-40:])
-    return bool(words) and bare[-1:].isalpha() and words[-1].casefold() in words_of(Words.RELATIONS)
+    if not words:
+        return False
+    if bare.endswith(":"):
+        return _is_label(words[-1])
+    return bare[-1:].isalpha() and words[-1].casefold() in words_of(Words.RELATIONS)
 
 
 def _is_joined(text: str, start: int, end: int, before: tuple[int, int] | None, after: tuple[int, int] | None) -> bool:
@@ -298,7 +299,7 @@ def _is_said(text: str, name: tuple[int, int], start: int) -> bool:
     between = text[ending.end() if ending is not None else name[1] : start]
     if _CLAUSE_END.search(between.strip()) is not None or _says_another_thing(between):
         return False
-    words = [word.casefold().replace("\u2019", "'") for word in _WORD.findall(between)]
+    words = [straight(word.casefold()) for word in _WORD.findall(between)]
     is_marked = _ends_in_mark(between)
     if not words:
         return is_marked or not between.strip(_OPENERS)
