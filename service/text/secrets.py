@@ -69,7 +69,7 @@ without names."""
 
 _USERINFO_RE: Final = re.compile(
     # A password may have `@` or a slash in it. A port with a path behind it is no password.
-    r"(?P<left>://[^\s/:@]{0,60}:)(?P<userinfo>[^\s/]{3,200}|(?!\d{1,5}/)[^\s@]{3,200})(?=@)"
+    r"(?P<left>://[^\s/:@]{0,60}:)(?P<userinfo>[^\s/]{3,200}|(?!\d{1,5}/)[^\s@]{3,200}(?:@[^\s/]{0,200})?)(?=@)"
 )
 
 _IN_COMMAND: Final = r"\b[^\n|;&]{0,200}?[ \"']"
