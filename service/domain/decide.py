@@ -85,7 +85,7 @@ from abridged.service.domain.events import (
 )
 from abridged.service.domain.fold import evolve, fold, recorded, with_finds, with_rules
 from abridged.service.domain.ledger import NO_LEDGER, NOTHING_FOUND, LedgerFinds
-from abridged.service.domain.policy import Policy, wait_after_failures
+from abridged.service.domain.policy import BUDGET_MIN, Policy, wait_after_failures
 from abridged.service.domain.profiles.profile import DecisionContext, Profile
 from abridged.service.domain.ranges import without
 from abridged.service.domain.record import SummaryRecord
@@ -507,6 +507,8 @@ def require_version(state: Conversation, expected: int | None) -> None:
 
 
 def require_possible(settings: Settings) -> None:
-    """Raise InvalidPolicy for settings that leave the chat model no room to read."""
-    if settings.reserved_output_tokens >= settings.context_length:
-        raise InvalidPolicy("reserved_output_tokens", "must be below the context length")
+    """Raise InvalidPolicy for settings that leave no room for a record that says something, and messages beside it."""
+    if settings.context_length < BUDGET_MIN:
+        raise InvalidPolicy("context_length", f"must be at least {BUDGET_MIN}")
+    if settings.context_length - settings.reserved_output_tokens < BUDGET_MIN:
+        raise InvalidPolicy("reserved_output_tokens", f"must leave {BUDGET_MIN} tokens of the context length")

@@ -18,6 +18,16 @@ SUMMARY_TOKENS_MAX = 1_024
 ROOMY_BUDGET = 8_192
 """The budget whose eighth is SUMMARY_TOKENS_MAX: in a larger one a pass would leave most of the window empty."""
 
+SMALL_BUDGET = 4_096
+"""The budget below which a record and standing rules have a larger share: they would not hold what a chat decides."""
+
+SMALL_GROWTH_MAX = math.sqrt(2)
+"""Factor of their largest growth, reached at half of SMALL_BUDGET: with more, record, rules, ledger and tail in default sizes
+would leave a window above its trigger."""
+
+BUDGET_MIN = 256
+"""The smallest budget that a conversation may have: a record of SUMMARY_TOKENS_MIN takes half of it."""
+
 SUMMARY_TOKENS_MIN = 128
 RECORD_TOKENS_MIN = 96
 """The smallest useful record: its frame in the window alone takes about 30 tokens."""
@@ -304,17 +314,25 @@ def room_ratio(policy: Policy, *, budget: int) -> float:
     return policy.after_pass_token_ratio if roomy else 0.0
 
 
-def largest_summary(policy: Policy, *, budget: int) -> int:
-    """Most tokens of any record in a conversation with this budget: by default an eighth of it, up to ROOMY_BUDGET.
+def small_growth(budget: int) -> float:
+    """The factor by which the shares of record and rules grow in a small budget, so that their sizes go with its root;
+    1 from SMALL_BUDGET on."""
+    return min(SMALL_GROWTH_MAX, max(1.0, math.sqrt(SMALL_BUDGET / max(1, budget))))
 
-    A record grows with the root of the budget where there is room for more: a model has to write it and every prompt to
-    read it, so an eighth of a large window would cost more than it says.
+
+def largest_summary(policy: Policy, *, budget: int) -> int:
+    """Most tokens of any record in a conversation with this budget: by default an eighth of it, from SMALL_BUDGET to
+    ROOMY_BUDGET.
+
+    A smaller budget gives a record a larger share, `small_growth`. Where a large one leaves room for more, a record
+    grows with the root of the budget: a model has to write it and every prompt to read it, so an eighth of a large
+    window would cost more than it says.
     """
     if policy.max_summary_tokens:
         return policy.max_summary_tokens
     if room_ratio(policy, budget=budget):
         return int(SUMMARY_TOKENS_MAX * math.sqrt(budget / ROOMY_BUDGET))
-    return max(1, min(SUMMARY_TOKENS_MAX, int(budget * _SUMMARY_SHARE)))
+    return max(1, min(SUMMARY_TOKENS_MAX, int(small_growth(budget) * budget * _SUMMARY_SHARE)))
 
 
 def summary_cap(policy: Policy, *, budget: int, replaced_tokens: int, revised_tokens: int = 0) -> int:

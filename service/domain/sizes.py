@@ -10,6 +10,7 @@ from abridged.service.domain.policy import (
     Policy,
     ProfileName,
     room_ratio,
+    small_growth,
     summary_cap,
 )
 from abridged.service.domain.rules import Rules
@@ -77,8 +78,9 @@ def ledger_tokens_max(state: Conversation, policy: Policy) -> int:
 
 
 def rules_tokens_max(state: Conversation, policy: Policy) -> int:
-    """The share of the window that standing rules have, in tokens."""
-    return int(policy.rules_token_ratio * _whole(state, policy))
+    """The share of the window that standing rules have, in tokens; a larger one in a small window, `small_growth`."""
+    whole = _whole(state, policy)
+    return int(small_growth(whole) * policy.rules_token_ratio * whole)
 
 
 def _whole(state: Conversation, policy: Policy) -> int:

@@ -616,7 +616,9 @@ class PolicyOverrides(_message.Message):
     force_refresh_after_messages: _builtins.int
     """Start a pass after this many messages at any ratio; 0 for never."""
     max_summary_tokens: _builtins.int
-    """Largest summary, in tokens; 0 for an eighth of a budget of up to 8,192. CHAIN: beyond it, growing with its root."""
+    """Largest summary, in tokens; 0 for an eighth of a budget of 4,096 to 8,192, and by its root below. CHAIN: by its root
+    beyond it, too.
+    """
     fallback: Global___Fallback.ValueType
     """When the extractive summarizer stands in."""
     tool_output: Global___ToolOutput.ValueType
@@ -700,7 +702,9 @@ class PolicyOverrides(_message.Message):
     that is not below trigger_token_ratio.
     """
     rules_token_ratio: _builtins.float
-    """Share of the budget that standing and tentative rules may take in the window; 0 shows none. ROLLING: as for ledger_token_ratio."""
+    """Share of the budget that standing and tentative rules may take in the window, up to 1.4 times as much where it is
+    below 4,096; 0 shows none. ROLLING: as for ledger_token_ratio.
+    """
     after_pass_token_ratio: _builtins.float
     """CHAIN: share of a budget of more than 8,192 tokens that the window may fill after a pass: the record, the ledger, and
     then more of the newest messages than preserve_recent; 0 for none.
@@ -1049,9 +1053,11 @@ class ConversationSettings(_message.Message):
     model: _builtins.str
     """The chat model, as provider:model or the provider's own name; decides context length and calibration."""
     context_length: _builtins.int
-    """The model's context length in tokens; 0 looks it up in the model's description, then in the operator's table."""
+    """The model's context length in tokens, at least 256; 0 looks it up in the model's description, then in the operator's
+    table.
+    """
     reserved_output_tokens: _builtins.int
-    """Tokens reserved for the model's answer; the budget is the context length minus these."""
+    """Tokens reserved for the model's answer; the budget is the context length minus these, at least 256."""
     overhead_tokens: _builtins.int
     """Tokens that the caller sends and the log does not contain: tool definitions, a system prompt of its own."""
     title: _builtins.str

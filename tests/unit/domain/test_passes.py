@@ -235,8 +235,8 @@ def test_a_remake_gets_the_size_of_a_models_record_not_that_of_the_extract():
     state = Given(with_fallback()).when(RemakeFallback(), POLICY, next_pass_id="r").after
     plan = pending_in(state)
 
-    assert (plan.summary_tokens_max, plan.replaced_tokens) == (125, 740)
-    assert live_in(Given(state).when(complete(state, tokens=125), POLICY).after).id == "summary-r"
+    assert (plan.summary_tokens_max, plan.replaced_tokens) == (176, 740)
+    assert live_in(Given(state).when(complete(state, tokens=176), POLICY).after).id == "summary-r"
     assert live_in(Given(state).when(complete(state, tokens=592), POLICY).after).id == "summary-r"
     assert Given(state).when(complete(state, tokens=593), POLICY).skipped == [SkipReason.NO_GAIN]
 
@@ -410,15 +410,29 @@ def test_an_expected_version_counts_messages_alone():
     Given(state).when(changed, POLICY).then_refused(WrongMessageVersion, expected=3, actual=80)
 
 
-@pytest.mark.parametrize("reserved", [1_000, 2_000])
-def test_no_room_for_a_prompt_is_refused(reserved):
-    """Reserved output at or above the context length can never work, at the opening or later."""
-    impossible = replace(SETTINGS, reserved_output_tokens=reserved)
+@pytest.mark.parametrize(
+    ("length", "reserved", "field"),
+    [
+        (1_000, 2_000, "reserved_output_tokens"),
+        (1_000, 745, "reserved_output_tokens"),
+        (1_000, 744, None),
+        (256, 0, None),
+        (255, 0, "context_length"),
+        (10, 0, "context_length"),
+    ],
+)
+def test_settings_without_room_for_a_record_are_refused(length, reserved, field):
+    """A record that says something needs half of 256 tokens, at the opening and later."""
+    asked = replace(SETTINGS, context_length=length, reserved_output_tokens=reserved)
 
-    given().when(append(appended(1), settings=impossible), POLICY).then_refused(
-        InvalidPolicy, field="reserved_output_tokens"
-    )
-    given(OPEN).when(ChangeSettings(impossible), POLICY).then_refused(InvalidPolicy, field="reserved_output_tokens")
+    opened = given().when(append(appended(1), settings=asked), POLICY)
+    changed = given(OPEN).when(ChangeSettings(asked), POLICY)
+
+    for outcome in (opened, changed):
+        if field:
+            outcome.then_refused(InvalidPolicy, field=field)
+        else:
+            assert outcome.after.settings.context_length == length
 
 
 def test_a_second_request_in_the_log_is_the_pending_one():

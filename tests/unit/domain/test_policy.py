@@ -128,7 +128,10 @@ def test_clients_cannot_raise_what_a_pass_costs():
         (0, 8_192, 600, 300),
         (0, 8_192, 100_000, 1_024),
         (0, 32_768, 100_000, 2_048),
-        (0, 800, 100_000, 100),
+        (0, 4_096, 100_000, 512),
+        (0, 3_072, 100_000, 443),
+        (0, 2_048, 100_000, 362),
+        (0, 800, 100_000, 141),
         (0, 1, 0, 1),
         (0, 8_192, 0, 128),
         (500, 8_192, 100_000, 500),
@@ -136,7 +139,8 @@ def test_clients_cannot_raise_what_a_pass_costs():
     ],
 )
 def test_the_summary_cap_is_tied_to_what_it_replaces(maximum, budget, replaced, cap):
-    """Half of it, at least 128, at most an eighth of the budget up to 8,192 tokens, or the policy's own number."""
+    """Half of it, at least 128; at most an eighth of a budget of 4,096 to 8,192, the root below it and beyond, or the
+    policy's own number."""
     assert summary_cap(Policy(max_summary_tokens=maximum), budget=budget, replaced_tokens=replaced) == cap
 
 

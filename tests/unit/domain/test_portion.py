@@ -117,7 +117,7 @@ def test_a_cut_range_is_followed_up_until_the_window_is_under_its_trigger():
     assert [p.cut for p in plans] == [False, True, True, True, True]
     assert {p.trigger for p in plans[1:]} == {Trigger.FOLLOW_UP}
     assert [p.covered[-1].last for p in plans] == [74, 288, 502, 716, 930]
-    assert {p.summary_tokens_max for p in plans} == {125}
+    assert {p.summary_tokens_max for p in plans} == {176}
     assert state.ratio < 0.8
 
 

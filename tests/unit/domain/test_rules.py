@@ -15,7 +15,7 @@ from abridged.service.domain.events import MessageAppended, MessagesPinned, Rule
 from abridged.service.domain.fold import evolve
 from abridged.service.domain.ledger import Replaced
 from abridged.service.domain.message import Message, Role
-from abridged.service.domain.policy import Policy, SummaryRole
+from abridged.service.domain.policy import SMALL_GROWTH_MAX, Policy, SummaryRole
 from abridged.service.domain.render import rendered_summaries, rendered_window
 from abridged.service.domain.rules import (
     NO_RULES,
@@ -269,14 +269,15 @@ def test_the_tokens_of_rules_are_the_windows():
 
 
 def test_a_decision_bounds_the_rules_by_their_share_of_the_budget():
-    """However much was found; 0 shows none, and the state remembers them all the same."""
+    """However much was found; a small budget gives them a larger share. 0 shows none, and the state remembers them all
+    the same."""
     state = requested()
     many = finds(*(found(n, 50) for n in range(1, 41)), limit=0)
     command = replace(complete(state), rules=many)
 
     policy = Policy(rules_token_ratio=0.1, min_gain=0.0)
     kept = Given(state).when(command, policy).after
-    assert 0 < kept.rules.tokens <= 0.1 * state.budget
+    assert 0.1 * state.budget < kept.rules.tokens <= 0.1 * SMALL_GROWTH_MAX * state.budget
     none = Given(state).when(command, replace(policy, rules_token_ratio=0.0)).after
     assert (none.rules.tokens, len(none.rules.entries)) == (0, 40)
 

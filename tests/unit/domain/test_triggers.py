@@ -93,7 +93,7 @@ def test_the_trigger_is_in_the_same_commit_and_fixes_the_range():
     plan = only_plan(outcome.events)
     outcome.then(appended(80), SummarizationRequested(plan))
     assert (plan.covered, plan.source, plan.base_id, plan.depth) == (ranges((1, 74)), ranges((1, 74)), "", 0)
-    assert (plan.replaced_tokens, plan.summary_tokens_max, plan.token_ratio) == (740, 125, 0.8)
+    assert (plan.replaced_tokens, plan.summary_tokens_max, plan.token_ratio) == (740, 176, 0.8)
     assert (plan.message_version, plan.policy, plan.rebase) == (80, POLICY, False)
 
 
@@ -771,7 +771,7 @@ def test_a_pass_that_would_free_little_waits_for_more_messages_or_the_emergency(
     assert held_by(waiting.after, POLICY, 0) is HeldBy.FREES_LITTLE
     assert held_by(waiting.after, at_once, 0) is None
     assert triggers(talk.when(append(appended(13, 26)), at_once)) == [Trigger.RATIO]
-    assert triggers(Given(waiting.after).when(append(*chat(2, 26, first=14)), POLICY)) == [Trigger.RATIO]
+    assert triggers(Given(waiting.after).when(append(*chat(4, 26, first=14)), POLICY)) == [Trigger.RATIO]
     assert triggers(Given(waiting.after).when(append(appended(14, 200)), POLICY)) == [Trigger.EMERGENCY]
 
 

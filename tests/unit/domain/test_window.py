@@ -82,8 +82,8 @@ def test_a_message_that_alone_breaks_the_budget_may_leave_the_tail():
 
 
 def test_the_tail_is_what_fits_beside_system_messages_and_a_record():
-    """A pass ends below the reset ratio: 550 of 1,000, of which a record may take 125."""
-    system = appended(1, 250, message=said(1, Role.SYSTEM))
+    """A pass ends below the reset ratio: 550 of 1,000, of which a record may take 176."""
+    system = appended(1, 200, message=said(1, Role.SYSTEM))
     events = [system, *chat(12, 50, first=2)]
 
     assert dropped([system, *chat(12, 10, first=2)]) == list(range(2, 8))
