@@ -184,8 +184,10 @@ class SqliteWriter:
         try:
             self._files.check()
             self._connection.execute(_BUSY_TIMEOUT.format(CHECKPOINT_WAIT_MS))
-            busy: int = self._connection.execute(_CHECKPOINT).fetchone()[0]
-            self._connection.execute(_BUSY_TIMEOUT.format(BUSY_WAIT_MS))
+            try:
+                busy: int = self._connection.execute(_CHECKPOINT).fetchone()[0]
+            finally:
+                self._connection.execute(_BUSY_TIMEOUT.format(BUSY_WAIT_MS))
             if not busy:
                 self._files.wal_was_cut()
         except LogGone as gone:

@@ -32,9 +32,9 @@ DEADLINE_SLACK_S = 0.25
 """A client's clock ends a call that much before the server's, whose deadline began with the arrival of the call."""
 
 
-def status_for(method: Method, error: BaseException) -> Status:
+def status_for(error: BaseException, failed: str, **where: str) -> Status:
     """The status of an error. Clients get nothing of it but its table row; an error that is in no row is a bug, and
-    gets an opaque id that the log line carries.
+    gets an opaque id, which the log line `failed` carries with `where`.
     """
     status = status_of(error) if isinstance(error, Exception) else None
     if status is None or status.code == Code.DATA_LOSS or isinstance(error, MemoryError):
@@ -46,8 +46,8 @@ def status_for(method: Method, error: BaseException) -> Status:
             else {}
         )
         _log.error(
-            "rpc.failed",
-            method=method.name,
+            failed,
+            **where,
             error_id=error_id,
             error_type=type(error).__name__,
             **damaged,
@@ -103,6 +103,6 @@ class CallRecord:
         if (code := call.own_code(error)) is not None:
             self.ended(code)
             return None
-        status = status_for(self._method, error)
+        status = status_for(error, "rpc.failed", method=self._method.name)
         self.ended(Code.Name(status.code), reason=reason_of(status))
         return status

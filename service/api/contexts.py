@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import uuid4
-
-import structlog
-from google.rpc.code_pb2 import Code
 
 from abridged.eventlog.event import StreamId
 from abridged.observability.stages import Stage, stage
 from abridged.service.api import wire
 from abridged.service.api.admission import Admission
+from abridged.service.api.call_record import status_for
 from abridged.service.api.context_response import ContextQuery, context_of
-from abridged.service.api.errors import WaitTooShort, internal_status, status_of
+from abridged.service.api.errors import WaitTooShort
 from abridged.service.api.pages import RESPONSE_BYTES_MAX
 from abridged.service.api.rich_status import reason_of, retry_ms
 from abridged.service.api.views import key_of
@@ -30,8 +27,6 @@ from abridged.v1 import conversation_service_pb2, error_reason_pb2
 
 _pb = conversation_service_pb2
 _CONTEXT = _pb.AppendMessagesResponse.CONTEXT_FIELD_NUMBER
-
-_log = structlog.get_logger()
 
 
 class ContextCalls:
@@ -139,11 +134,7 @@ class ContextCalls:
 
 def _failure(error: Exception) -> _pb.ContextFailure:
     """Describe the failure as a status would, for the caller; log damage and whatever a caller may not know."""
-    status = status_of(error)
-    if status is None or status.code == Code.DATA_LOSS:
-        error_id = uuid4().hex
-        status = status or internal_status(error_id)
-        _log.error("context.failed", error_id=error_id, error_type=type(error).__name__, exc_info=error)
+    status = status_for(error, "context.failed")
     retry = retry_ms(status)
     return _pb.ContextFailure(
         reason=error_reason_pb2.ErrorReason.Value(f"ERROR_REASON_{reason_of(status)}"),

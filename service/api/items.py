@@ -67,7 +67,7 @@ class Items:
         if received is None:
             return None
         if isinstance(received, Exception):
-            return _Item(None, 0, status_for(self._method, received))
+            return _Item(None, 0, status_for(received, "rpc.failed", method=self._method.name))
         request, size = received
         await self._tenant.room.hold(size)
         return _Item(request, size)
@@ -110,7 +110,7 @@ class Items:
             meaning = self._drain.meaning_of(error)
             if isinstance(meaning, asyncio.CancelledError):
                 raise
-            return status_for(self._method, meaning)
+            return status_for(meaning, "rpc.failed", method=self._method.name)
         finally:
             self._drain.leave()
 

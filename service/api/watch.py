@@ -63,8 +63,10 @@ class WatchCalls:
         key = key_of(request.conversation_id)
         await self._conversations.state(key)
         notices = Notices(self._conversations, key)
-        async for response in watch(self._watching, key, after=request.after_version, notices=notices):
-            yield response
+        watched = watch(self._watching, key, after=request.after_version, notices=notices)
+        async with aclosing(watched) as responses:
+            async for response in responses:
+                yield response
 
 
 class Notices:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Collection
 from concurrent.futures import Executor
 
 import structlog
 
 from abridged.eventlog.errors import EventLogError
-from abridged.eventlog.event import RecordedEvent
+from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import EventLog
 from abridged.eventlog.subscription import Batch, Timing, WakeUp, log_pages, subscribe
 from abridged.service.conversations.changes import Changes
@@ -23,6 +24,10 @@ RETRY_S = 1.0
 """Time before a log that could not be read is read again."""
 
 _log = structlog.get_logger()
+
+
+class _HeadFell(Exception):
+    """The log ends before the cursor."""
 
 
 class Following:
@@ -42,25 +47,33 @@ class Following:
         cursor = self._log.head()
         while True:
             try:
+                if cursor > (head := self._log.head()):
+                    # A primary took its last events with it, and their positions are given out anew.
+                    cursor = head
+                    await self._notify(self._changes.awaited)
                 async for item in subscribe(
                     self._read, self._wake_up, after=cursor, clock=time.monotonic, timing=Timing()
                 ):
                     if isinstance(item, Batch):
-                        await self._notify(item)
+                        await self._notify({event.stream for event in item.events})
                     cursor = item.cursor
+            except _HeadFell:
+                continue
             except Exception as error:  # noqa: BLE001 - supervision: what cannot be read now must not end the following
                 _log.warning("log.not_followed", error_type=type(error).__name__)
                 await asyncio.sleep(RETRY_S)
 
     async def _read(self, after: int) -> Batch[RecordedEvent]:
+        head = self._log.head()
+        if head < after:
+            raise _HeadFell
         if self._changes.awaited:
             return await self._pages(after)
-        head = self._log.head()
         return Batch((), head, head)
 
-    async def _notify(self, batch: Batch[RecordedEvent]) -> None:
+    async def _notify(self, changed: Collection[StreamId]) -> None:
         # The state in memory may have the events already, by a fold that woke nobody.
-        for key in [key for key in {event.stream for event in batch.events} if key in self._changes.awaited]:
+        for key in [key for key in changed if key in self._changes.awaited]:
             try:
                 self._changes.notify(key, await self._conversations.state(key))
             except (DomainError, EventLogError) as error:

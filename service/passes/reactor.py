@@ -194,7 +194,8 @@ class Reactor:
         """Have extraction make the record of this pass at once, even if a model is working on it."""
         running = self._running.get(key)
         if running is None:
-            if self._hurried.get(key) != pass_id:
+            if self._hurried.get(key) != pass_id or key in self._postponed:
+                self._forget_postponed(key)
                 self._hurried[key] = pass_id
                 self._extractions.put(key, urgent=True)
         elif running.pass_id in ("", pass_id):
@@ -235,7 +236,7 @@ class Reactor:
                     again.put(key, urgent=again is self._extractions)
 
     async def _run(self, key: StreamId, run: PassRun, queue: PassQueue) -> None:
-        hurried = self._hurried.pop(key, "")
+        hurried = self._hurried.get(key, "")
         state = await self._conversations.state(key)
         plan = state.pending
         if plan is None:
@@ -247,11 +248,13 @@ class Reactor:
         run.pass_id = plan.pass_id
         run.stands_in |= plan.extractive or hurried == plan.pass_id
         if queue is self._extractions and not run.stands_in:
-            # An entry that was left over: a pass that asks a model must not keep the queue of those that ask none.
-            self._queue.put(key)
+            # Nobody knew which pass it is: one that asks a model must not keep the queue of those that ask none.
+            self._to_model(key)
             return
         self._note_pending(key, state.pending_since_us)
         await self._runner.run(key, run, state, plan)
+        if hurried and self._hurried.get(key) == hurried:
+            del self._hurried[key]
 
     async def _give_up(self, key: StreamId) -> None:
         """Fail the pending pass after a bug, so that the conversation does not stay pending for ever."""
@@ -305,7 +308,7 @@ class Reactor:
 
     def _resume(self, key: StreamId) -> None:
         self._forget_postponed(key)
-        self._queue.put(key)
+        self._extractions.put(key)
 
     def _forget_postponed(self, key: StreamId) -> None:
         if (handle := self._postponed.pop(key, None)) is not None:
@@ -314,11 +317,14 @@ class Reactor:
     def _enqueue(self, key: StreamId, since_us: int, plan: PassPlan | None = None) -> None:
         self._forget_postponed(key)
         self._note_pending(key, since_us)
-        if plan is not None and plan.extractive:
+        if plan is None or plan.extractive:
             self._extractions.put(key)
         else:
-            self._preparations.make_room(self.backlog)
-            self._queue.put(key)
+            self._to_model(key)
+
+    def _to_model(self, key: StreamId) -> None:
+        self._preparations.make_room(self.backlog)
+        self._queue.put(key)
 
     def _note_pending(self, key: StreamId, since_us: int) -> None:
         self.backlog.add(key, since_us)

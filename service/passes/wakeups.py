@@ -137,11 +137,18 @@ class Wakeups:
         if at_us > self._conversations.now_us():
             self.ask_after_silence(key, at_us)
         else:
-            self._spawn(self._asked(key, ApplyRules()), key)
+            self._spawn(self._silence_ended(key), key)
+
+    async def _silence_ended(self, key: StreamId) -> None:
+        if await self._asked(key, ApplyRules()) is None and key not in self._silences:
+            self.ask_after_silence(key, self._later_us())
 
     async def _wait_ended(self, key: StreamId, at_us: int) -> None:
         if await self._asked(key, EndWait(at_us)) is None:
-            self.end_wait_at(key, self._conversations.now_us() + int(self._pauses.max_s * 1e6))
+            self.end_wait_at(key, self._later_us())
+
+    def _later_us(self) -> int:
+        return self._conversations.now_us() + int(self._pauses.max_s * 1e6)
 
     async def _remake_next(self) -> bool:
         """Request the next remake. Returns whether the model had time and the window had room for it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import os
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,6 +19,8 @@ from typing import Any
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import HealthServicer
 
 from abridged.client import (
     HISTORY_TOOLS,
@@ -229,6 +233,32 @@ def test_nobody_who_answers_is_an_error_after_the_wait():
         chats.wait_ready(within_s=0.2)
 
     assert error.value.code in ("DEADLINE_EXCEEDED", "UNAVAILABLE")
+
+
+async def _waited(address: str) -> None:
+    async with AsyncConversations(address) as chats:
+        await chats.wait_ready(within_s=0.1)
+
+
+def _waited_for(address: str) -> None:
+    with Conversations(address) as chats:
+        chats.wait_ready(within_s=0.1)
+
+
+@pytest.mark.parametrize("waited", [_waited_for, lambda address: asyncio.run(_waited(address))])
+def test_a_sidecar_that_answers_and_does_not_serve_is_waited_for_and_no_longer(tmp_path, waited):
+    """The wait ends after its time, whatever a sidecar on its way up or down keeps answering."""
+    address = f"unix://{tmp_path / 'stopping.sock'}"
+    health = HealthServicer()
+    health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
+    with ThreadPoolExecutor(1) as pool:
+        server = grpc.server(pool)
+        health_pb2_grpc.add_HealthServicer_to_server(health, server)
+        server.add_insecure_port(address)
+        server.start()
+        with pytest.raises(SidecarError, match="does not serve"):
+            waited(address)
+        server.stop(None).wait()
 
 
 COMMAND = (sys.executable, "-c", PROGRAM)

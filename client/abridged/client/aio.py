@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+)
+from contextlib import AbstractAsyncContextManager, aclosing
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -130,13 +139,15 @@ class AsyncConversations(AbstractAsyncContextManager["AsyncConversations"]):
                 yield IngestMessagesRequest(append=calls.append_request(conversation, messages, settings))
 
         stub = self._stubs["ConversationService"]
-        async for item in self._streamed(stub.IngestMessages(requests(), metadata=self._connection.metadata)):
-            refusal = item.refusal
-            yield (
-                item.appended
-                if item.HasField("appended")
-                else error_of_refusal(refusal.code, refusal.message, refusal.details)
-            )
+        call = stub.IngestMessages(requests(), metadata=self._connection.metadata)
+        async with aclosing(self._streamed(call)) as items:
+            async for item in items:
+                refusal = item.refusal
+                yield (
+                    item.appended
+                    if item.HasField("appended")
+                    else error_of_refusal(refusal.code, refusal.message, refusal.details)
+                )
 
     async def watch(self, conversation_id: str, *, after_version: int = 0) -> AsyncIterator[WatchConversationResponse]:
         """Events of a conversation after a version and the progress of its passes, then live, without end.
@@ -164,8 +175,10 @@ class AsyncConversations(AbstractAsyncContextManager["AsyncConversations"]):
         """Progress, then the summary of a text; `max_tokens` is 0 for the sidecar's own maximum."""
         request = SummarizeTextRequest(text=text, max_tokens=max_tokens)
         stub = self._stubs["TextService"]
-        async for item in self._streamed(stub.SummarizeText(request, metadata=self._connection.metadata)):
-            yield item
+        call = stub.SummarizeText(request, metadata=self._connection.metadata)
+        async with aclosing(self._streamed(call)) as items:
+            async for item in items:
+                yield item
 
     async def is_serving(self) -> bool:
         """Return whether the sidecar says that it serves."""
@@ -188,7 +201,9 @@ class AsyncConversations(AbstractAsyncContextManager["AsyncConversations"]):
                     return
             except grpc.RpcError as error:
                 raise self._connection.error(error) from error
-            await self._sleep(min(0.05, max(left_s, 0.0)))
+            if left_s <= 0:
+                raise self._connection.not_serving()
+            await self._sleep(min(0.05, left_s))
 
     async def _run(self, call: Call[R]) -> R:
         service, _, rpc = call.method.partition("/")
@@ -220,7 +235,7 @@ class AsyncConversations(AbstractAsyncContextManager["AsyncConversations"]):
                 return
             listing.request.page_token = page.next_page_token
 
-    async def _streamed(self, call: Any) -> AsyncIterator[Any]:
+    async def _streamed(self, call: Any) -> AsyncGenerator[Any, None]:
         try:
             async for item in call:
                 yield item

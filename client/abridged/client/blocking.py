@@ -174,7 +174,9 @@ class Conversations(AbstractContextManager["Conversations"]):
                     return
             except grpc.RpcError as error:
                 raise self._connection.error(error) from error
-            self._sleep(min(0.05, max(left_s, 0.0)))
+            if left_s <= 0:
+                raise self._connection.not_serving()
+            self._sleep(min(0.05, left_s))
 
     def _run(self, call: Call[R]) -> R:
         service, _, rpc = call.method.partition("/")

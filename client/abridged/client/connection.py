@@ -79,6 +79,12 @@ class Connection:
         """The failure of a call, in the contract's words."""
         return error_of_call(error, self.address)
 
+    def not_serving(self) -> SidecarError:
+        """The error of a sidecar that answers, and says that it does not serve yet, or no longer."""
+        return SidecarError(
+            "UNAVAILABLE", "", f"{self.address}: the sidecar answers, but does not serve", metadata={}, retryable=True
+        )
+
     def ended(self) -> SidecarError:
         """The error of a stream without an end that has ended: the sidecar stops."""
         return SidecarError("UNAVAILABLE", "", f"{self.address}: the sidecar stops", metadata={}, retryable=True)

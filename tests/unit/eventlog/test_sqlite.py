@@ -706,3 +706,19 @@ def test_pages_are_read_by_their_order_and_never_sorted(log, sql, index):
     assert any(name in details for name in index.split("|")), details
     assert "SCAN" not in details
     assert "TEMP B-TREE" not in details
+
+
+def test_a_checkpoint_that_fails_leaves_the_patience_of_writes_as_it_was(log):
+    """A disk that is full for a moment must not make later writes give up after a tenth of a second."""
+    connection = log._writer._connection
+    before = _setting(connection, "busy_timeout")
+
+    def denied(action: int, name: str | None, *_rest: object) -> int:
+        is_checkpoint = action == sqlite3.SQLITE_PRAGMA and name == "wal_checkpoint"
+        return sqlite3.SQLITE_DENY if is_checkpoint else sqlite3.SQLITE_OK
+
+    connection.set_authorizer(denied)
+    assert log._writer.checkpoint() is False
+    connection.set_authorizer(None)
+
+    assert _setting(connection, "busy_timeout") == before

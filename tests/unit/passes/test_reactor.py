@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from abridged.eventlog.errors import EventLogError, LogCorrupt, LogUnavailable
+from abridged.eventlog.errors import EventLogError, LogCorrupt, LogFull, LogUnavailable
 from abridged.eventlog.event import StreamId
 from abridged.service.codec.values import canonical, message_to_proto
 from abridged.service.conversations.append_request import AppendRequest
@@ -22,10 +22,12 @@ from abridged.service.domain.events import (
     Trigger,
 )
 from abridged.service.domain.message import Message, Role
+from abridged.service.domain.policy import Policy
 from abridged.service.models.model import Completion, CompletionRequest, ModelUnavailable, OnProgress
 from abridged.service.passes.claims import Claims
 from abridged.service.passes.commits import CommitPauses
 from abridged.service.passes.run import PassRun
+from abridged.service.passes.wakeups import Wakeups
 from abridged.service.summarizer.summarizer import Summarizers
 from tests.support.chats import pending_in
 from tests.support.leases import MemoryLeases
@@ -303,4 +305,71 @@ async def test_a_bug_does_not_fail_a_pass_that_another_process_has_claimed():
     assert [log["event"] for log in logs if log["log_level"] == "error"] == ["pass.crashed"]
     assert (pending_in(state).pass_id, state.claim_owner) == ("id-1", "another's")
     assert bench.attempts(A, SummarizationFailed) == 0
+    await bench.reactor.stop(grace_s=1.0)
+
+
+async def test_an_extraction_that_a_start_finds_waits_for_no_model():
+    """The only worker that asks models is busy for hours with another pass of before."""
+    bench = ReactorBench(pauses=CommitPauses())
+    bench.model = Moody([ModelUnavailable("away"), asyncio.Event()], clock=asyncio.get_running_loop().time)
+    bench.reactor = bench.made(CommitPauses())
+    bench.reactor.start(())
+    await bench.trigger(B)
+    async with asyncio.timeout(PATIENCE_S):
+        await bench.reactor.backlog.idle("default")
+    await bench.reactor.stop(grace_s=1.0)
+    await bench.trigger(A)
+    await bench.trigger(B, range(14, 17))
+    assert [pending_in(await bench.conversations.state(key)).extractive for key in (A, B)] == [False, True]
+
+    bench.reactor = bench.made(CommitPauses())
+    bench.reactor.start(bench.table.attention())
+
+    await bench.until_completed(B)
+    assert not bench.completed[A].is_set()
+    await bench.reactor.stop(grace_s=0.0)
+
+
+async def test_a_stand_in_that_cannot_be_committed_now_is_tried_again_as_one():
+    """The caller waits for extraction, and the model that it does not wait for would not answer."""
+    bench = ReactorBench(pauses=CommitPauses(first_s=0.0, max_s=0.001))
+    bench.model = Moody([asyncio.Event()], clock=asyncio.get_running_loop().time)
+    bench.reactor = bench.made(CommitPauses(first_s=0.0, max_s=0.001))
+
+    def busy(_key: StreamId, kind: str) -> EventLogError | None:
+        early = kind == "SummarizationStarted" and bench.attempts(A, SummarizationStarted) <= 8
+        return LogUnavailable("busy") if early else None
+
+    bench.refuse = busy
+    await bench.trigger(A)
+    bench.reactor.stand_in(A, pending_in(await bench.conversations.state(A)).pass_id)
+    bench.reactor.start(())
+
+    await bench.until_completed(A)
+    assert (bench.model.asked, bench.attempts(A, SummarizationStarted)) == (0, 9)
+    await bench.reactor.stop(grace_s=1.0)
+
+
+async def test_a_silence_that_meets_a_full_log_is_asked_again():
+    """No other timer asks until somebody writes to the conversation, which is silent."""
+    bench = ReactorBench(pauses=CommitPauses(), policy=Policy(enabled=False))
+    await bench.trigger(A)
+    bench.policy = Policy()
+    bench.conversations = bench.opened()
+    bench.reactor = bench.made(CommitPauses())
+    tries = 0
+
+    def full(_key: StreamId, kind: str) -> EventLogError | None:
+        nonlocal tries
+        tries += kind == "SummarizationRequested"
+        return LogFull("no room") if tries == 1 else None
+
+    bench.refuse = full
+    bench.reactor.start(())
+    wakeups = Wakeups(bench.conversations, has_time=bench.model.idle, pauses=CommitPauses(max_s=0.0))
+    wakeups.ask_after_silence(A, bench.now_us)
+
+    await bench.until_completed(A)
+    assert tries == 2
+    await wakeups.stop()
     await bench.reactor.stop(grace_s=1.0)
