@@ -33,23 +33,27 @@ class _AnyState:
         return initial_state()
 
 
-async def test_a_head_that_falls_wakes_who_waits_and_is_followed_from_there():
-    """Positions are given out anew: a reader that waited for the old head would miss what gets them."""
+async def test_a_head_that_falls_is_followed_from_there():
+    """Positions are given out anew, and whoever waits for what gets them is woken."""
     log = _Promoted(clock_us=Clock())
     for number in range(1, 4):
         log.submit(append(event(number), expected=number - 1)).result()
     changes, wake_up = Changes(), CommitWakeUp(cast(EventLog, log))
     conversations = cast(Conversations, _AnyState())
-    states: list[bool] = [False]
+    holds = False
 
     with ThreadPoolExecutor(1) as executor, capture_logs() as lines:
         following = asyncio.create_task(Following(cast(EventLog, log), executor, wake_up, changes, conversations).run())
-        waiting = asyncio.create_task(
-            changes.until(A, lambda: conversations.state(A), lambda _: states[0], timeout_s=PATIENCE_S)
-        )
-        await asyncio.sleep(0)
-        states[0], log.lost = True, 2
+        await _turns()
+        log.lost = 2
         log.submit(append(event(4), expected=3)).result()
+        await _turns()
+        waiting = asyncio.create_task(
+            changes.until(A, lambda: conversations.state(A), lambda _: holds, timeout_s=PATIENCE_S)
+        )
+        await _turns()
+        holds = True
+        log.submit(append(event(5), expected=4)).result()
 
         async with asyncio.timeout(PATIENCE_S / 2):
             await waiting
@@ -57,3 +61,8 @@ async def test_a_head_that_falls_wakes_who_waits_and_is_followed_from_there():
         wake_up.close()
 
     assert lines == []
+
+
+async def _turns() -> None:
+    for _ in range(50):
+        await asyncio.sleep(0)
