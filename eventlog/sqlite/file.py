@@ -1,7 +1,7 @@
 """The file of a log: whether it may hold one, what is ensured before SQLite opens it, and which process owns it.
 
-One process owns a log's file, by a lock on a file beside it. The database file itself is never opened here once SQLite
-has it, because closing any descriptor of it would drop SQLite's own locks.
+One process owns a log's file, by a lock on a file beside it and, where it can, by one on the file itself, which may
+have another name. No descriptor of the database file is closed while SQLite has it: that would drop SQLite's own locks.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ import fcntl
 import os
 import re
 import shutil
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -42,24 +45,51 @@ _WAL_RESET_FIXED_SINCE = (3, 51, 3)
 _WAL_SINCE = (3, 7, 0)
 
 
+_OPEN_FILE_LOCK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
+_OWNERS_BYTE = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 1 << 62, 1, 0)
+"""A `struct flock` of the byte that an owner locks: SQLite locks some of the first 2^30 + 512."""
+
+
 class FileLock:
-    """Exclusive ownership of the log in `path` by one process, until it is released or the process ends."""
+    """Exclusive ownership of the log in `path` by one process, until it is released or the process ends.
+
+    A hard link and a bind mount give the file another name, with another lock file and another write-ahead log beside
+    it. So where the system has locks of open files (Linux), a byte of the file itself is locked, too, one that SQLite
+    never locks.
+    """
 
     def __init__(self, path: Path) -> None:
-        path = lock_of(path)
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
+        lock = lock_of(path)
+        self._descriptors = [os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)]
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(self._descriptor)
-            raise LogLocked(f"another process owns the log: {path} is locked") from error
-        except OSError:
-            os.close(self._descriptor)
+            with _taken(lock):
+                fcntl.flock(self._descriptors[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.hold(path)
+        except BaseException:
+            self.close()
             raise
+
+    def hold(self, path: Path) -> None:
+        """Lock the file itself, if it is there by now and may be written. Raises LogLocked."""
+        if _OPEN_FILE_LOCK is None:
+            return
+        with suppress(FileNotFoundError, IsADirectoryError, PermissionError):
+            self._descriptors.append(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+            with _taken(path):
+                fcntl.fcntl(self._descriptors[-1], _OPEN_FILE_LOCK, _OWNERS_BYTE)
 
     def close(self) -> None:
         """Let another process own the log. The lock file stays, because removing it would allow two owners."""
-        os.close(self._descriptor)
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
+
+@contextmanager
+def _taken(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except BlockingIOError as error:
+        raise LogLocked(f"another process owns the log: {path} is locked") from error
 
 
 class OpenFiles:

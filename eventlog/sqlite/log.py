@@ -109,9 +109,12 @@ class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
         """
         path = path.resolve()
         with ExitStack() as resources, opening(path):
-            resources.enter_context(owned(path))
+            lock = resources.enter_context(owned(path))
+            is_new = not path.exists()
             _require_fit(path, check)
             create_private(path)
+            if is_new:
+                lock.hold(path)
             gaps = resources.enter_context(closing(Gaps(path)))
             flush_found = _flushed_or_due(path)
             connection, in_memory = _connected(path, resources)

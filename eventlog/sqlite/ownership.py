@@ -17,8 +17,8 @@ _ANY_ID = "SELECT log_id FROM log NOT INDEXED"
 
 
 @contextmanager
-def owned(path: Path) -> Iterator[None]:
-    """Own the log in `path`, or the place of one, until the context ends.
+def owned(path: Path) -> Iterator[FileLock]:
+    """Own the log in `path`, or the place of one, until the context ends; a file that is made there is to be held.
 
     Raises LogUnsafe, LogForeign, LogGone, LogLocked or LogCorrupt, in this order, and has changed no byte of the log
     then: the lock file beside it is all that may be new.
@@ -26,10 +26,10 @@ def owned(path: Path) -> Iterator[None]:
     if MOUNTINFO.exists():
         refuse_network_file_system(path, MOUNTINFO.read_text(errors="surrogateescape"))
     refuse_foreign(path)
-    with closing(FileLock(path)):
+    with closing(FileLock(path)) as lock:
         require_whole(wal_of(path))
         refuse_anothers_wal(path)
-        yield
+        yield lock
 
 
 def refuse_foreign(path: Path) -> None:

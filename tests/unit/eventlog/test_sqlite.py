@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import os
 import sqlite3
@@ -722,3 +723,21 @@ def test_a_checkpoint_that_fails_leaves_the_patience_of_writes_as_it_was(log):
     connection.set_authorizer(None)
 
     assert _setting(connection, "busy_timeout") == before
+
+
+@pytest.mark.skipif(not hasattr(fcntl, "F_OFD_SETLK"), reason="the system has no locks of open files")
+@pytest.mark.parametrize("is_new", [True, False])
+def test_another_name_of_the_file_leads_to_no_second_owner(tmp_path, is_new):
+    """A hard link has a lock file and a write-ahead log of its own: the appends of one owner would be lost."""
+    path, link = tmp_path / "log.db", tmp_path / "other" / "log.db"
+    link.parent.mkdir()
+    if not is_new:
+        SqliteEventLog.open(path, clock_us=Clock()).close()
+    with closing(SqliteEventLog.open(path, clock_us=Clock())) as log:
+        link.hardlink_to(path)
+        with pytest.raises(LogLocked):
+            SqliteEventLog.open(link, clock_us=Clock())
+        log.submit(append(event(1))).result()
+
+    with closing(SqliteEventLog.open(link, clock_us=Clock())) as log:
+        assert log.head() == 1
