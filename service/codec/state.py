@@ -22,7 +22,7 @@ from abridged.service.domain.policy import Policy
 from abridged.service.domain.sequence import Deferred, Sequence
 from abridged.service.domain.window_size import WindowSize, window_size
 
-FOLD: Final = 8
+FOLD: Final = 9
 """Raised when the fold makes another state of the same events, so that states of before are not read."""
 
 _SIZE_BYTES = 4

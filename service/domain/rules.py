@@ -235,14 +235,15 @@ def _remembered(entries: Iterable[Rule]) -> tuple[Rule, ...]:
 
 
 def _fitted(entries: tuple[Rule, ...], limit_tokens: int, source: TokenSource, around: Surroundings) -> Rules:
-    """The rules with those shown that fit; what the records say letter by letter is not shown twice.
+    """The rules with those shown that fit: the newest first, and then the tentative ones, those of the least doubt first.
 
-    The newest come first, and then the tentative ones, those of the least doubt first.
+    A tentative one that the records say letter by letter is not shown twice. Standing ones are: a record quotes the
+    conversation, and may quote a rule to deny it.
     """
     wanted = {
         place: rule
         for place, rule in enumerate(entries)
-        if rule.stands and not around.has(rule.number) and rule.text not in around.said
+        if rule.stands and not around.has(rule.number) and not (rule.is_tentative and rule.text in around.said)
     }
     certain = {place: rule for place, rule in wanted.items() if not rule.is_tentative}
     shown, tokens = _within(certain, limit_tokens)

@@ -94,33 +94,32 @@ def rules_limit(state: Conversation, policy: Policy, *, window_tokens: int, reco
     """The most uncorrected tokens of standing rules in the window after a pass of this state.
 
     `window_tokens` is what the window costs once the pass has its record, of `record_tokens`, without rules and ledger.
-    They may have their share as far as the budget goes, and no more new tokens than the gain of the pass can spare.
+    They may have their share, and no more new tokens than the gain of the pass can spare. A budget that the rest exceeds
+    does not take it from them: a caller clips the rest, and would send a chat without its rules.
     """
     freed = state.window_tokens - rules_tokens(state) - ledger_tokens(state) - window_tokens
     spared = max(0, freed - int(policy.min_gain * (freed + record_tokens)))
-    left = state.budget - window_tokens - state.settings.overhead
-    limit = min(rules_tokens_max(state, policy), rules_tokens(state) + spared, left)
-    return max(0, int(limit / max(1.0, state.settings.calibration_factor)))
+    limit = min(rules_tokens_max(state, policy), rules_tokens(state) + spared)
+    return int(limit / max(1.0, state.settings.calibration_factor))
 
 
 def ledger_limits(state: Conversation, policy: Policy, *, window_tokens: int, record_tokens: int) -> tuple[int, int]:
     """The most uncorrected tokens that the ledger may show, and remember, after a pass of this state.
 
     `window_tokens` is what the window costs once the pass has its record, of `record_tokens`, and no ledger. The ledger
-    may show its share, as far as the window stays below its trigger, or a part of the share if it stays within its
-    budget; of a share above LEDGER_WITHOUT_ROOM, what the rest leaves free of the window's room; and no more new tokens
-    than half of what the pass frees, or than its gain can spare.
+    may show its share, as far as the window stays below its trigger, or a part of the share, as rules do; of a share
+    above LEDGER_WITHOUT_ROOM, what the rest leaves free of the window's room; and no more new tokens than half of what
+    the pass frees, or than its gain can spare.
     """
     share = ledger_tokens_max(state, policy)
     used = window_tokens + state.settings.overhead
     below_trigger = int(policy.trigger_token_ratio * state.budget) - used - 1
-    below_budget = min(state.budget - used, int(share * LEDGER_SHARE_MIN))
     room = room_tokens(state, policy)
     shown = min(share, max(LEDGER_WITHOUT_ROOM, room - used)) if room else share
     freed = state.window_tokens - ledger_tokens(state) - window_tokens
     spared = freed - int(policy.min_gain * (freed + record_tokens))
     most = ledger_tokens(state) + max(0, min(freed // 2, spared))
-    limit = max(0, min(shown, most, max(below_trigger, below_budget)))
+    limit = max(0, min(shown, most, max(below_trigger, int(share * LEDGER_SHARE_MIN))))
     factor = max(1.0, state.settings.calibration_factor)
     return int(limit / factor), int(LEDGER_MEMORY * share / factor)
 

@@ -17,7 +17,7 @@ from abridged.service.domain.fold import evolve, fold
 from abridged.service.domain.sequence import Sequence
 from tests.support.golden import GoldenLog, is_within, view_of
 
-PINNED = ("9bb785e1f32103d9", "2381b5ebf7666113")
+PINNED = ("94c417f740b0ea3f", "2381b5ebf7666113")
 """STATE_CODEC, and what the states of the golden logs hash to."""
 
 LOGS = sorted(Path(__file__).parent.glob("*.jsonl"))

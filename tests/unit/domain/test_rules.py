@@ -126,12 +126,12 @@ def test_a_rewind_takes_rules_away_and_gives_back_those_that_stand_again():
 
 
 def test_a_rule_is_not_shown_beside_its_message_nor_twice():
-    """A pinned message says it, and so may a record, letter by letter."""
-    around = Surroundings(lambda number: number == 1, "user: Always 3.")
+    """A pinned message says it. A record that has its letters may deny it, and hides a tentative rule alone."""
+    around = Surroundings(lambda number: number == 1, "user: Always 3. Ada says Always 5. is out of date. Always 7.")
 
-    rules = NO_RULES.after(finds(found(1), found(3), found(5)), around)
-    assert shown(rules) == [5]
-    assert rule_lines(rules) == ["Standing rules to follow, as said:", "- Always 5. [5]"]
+    rules = NO_RULES.after(finds(found(1), found(3), found(5), found(7)._replace(doubt=0.5)), around)
+    assert shown(rules) == [3, 5]
+    assert rule_lines(rules) == ["Standing rules to follow, as said:", "- Always 3. [3]", "- Always 5. [5]"]
 
 
 def test_rules_without_room_are_named_by_their_messages():
