@@ -22,8 +22,8 @@ SMALL_BUDGET = 4_096
 """The budget below which a record and standing rules have a larger share: they would not hold what a chat decides."""
 
 SMALL_GROWTH_MAX = math.sqrt(2)
-"""Factor of their largest growth, reached at half of SMALL_BUDGET: with more, record, rules, ledger and tail in default sizes
-would leave a window above its trigger."""
+"""Factor of their largest growth, reached at half of SMALL_BUDGET: with more, record, rules, ledger and tail in default
+sizes would leave a window above its trigger."""
 
 BUDGET_MIN = 256
 """The smallest budget that a conversation may have: a record of SUMMARY_TOKENS_MIN takes half of it."""

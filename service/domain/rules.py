@@ -235,7 +235,7 @@ def _remembered(entries: Iterable[Rule]) -> tuple[Rule, ...]:
 
 
 def _fitted(entries: tuple[Rule, ...], limit_tokens: int, source: TokenSource, around: Surroundings) -> Rules:
-    """The rules with those shown that fit: the newest first, and then the tentative ones, those of the least doubt first.
+    """The rules with those shown that fit: the newest first, then the tentative ones, those of the least doubt first.
 
     A tentative one that the records say letter by letter is not shown twice. Standing ones are: a record quotes the
     conversation, and may quote a rule to deny it.

@@ -94,8 +94,8 @@ def rules_limit(state: Conversation, policy: Policy, *, window_tokens: int, reco
     """The most uncorrected tokens of standing rules in the window after a pass of this state.
 
     `window_tokens` is what the window costs once the pass has its record, of `record_tokens`, without rules and ledger.
-    They may have their share, and no more new tokens than the gain of the pass can spare. A budget that the rest exceeds
-    does not take it from them: a caller clips the rest, and would send a chat without its rules.
+    They may have their share, and no more new tokens than the gain of the pass can spare. A budget that the rest
+    exceeds does not take it from them: a caller clips the rest, and would send a chat without its rules.
     """
     freed = state.window_tokens - rules_tokens(state) - ledger_tokens(state) - window_tokens
     spared = max(0, freed - int(policy.min_gain * (freed + record_tokens)))
