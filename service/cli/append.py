@@ -19,7 +19,7 @@ from abridged.service.cli.configured import configuration
 from abridged.service.cli.failures import CommandFailed
 from abridged.service.cli.figures import pass_line, usage_line
 from abridged.service.cli.file_report import FileReport
-from abridged.service.cli.options import Invocation, label_of, sidecar_options
+from abridged.service.cli.options import Invocation, labels_of, sidecar_options
 from abridged.service.cli.plain_json import as_json
 from abridged.service.cli.playback import Playing, kept_settings, play
 from abridged.service.cli.sidecar import call
@@ -123,7 +123,7 @@ def append(
     over its trigger although something in it could still be compressed.
     """
     invocation: Invocation = context.obj
-    settings = ConversationSettings(**opening, labels=dict(label_of(label) for label in labels))
+    settings = ConversationSettings(**opening, labels=labels_of(labels))
     if file is not None:
         if text is not None:
             raise click.UsageError("--file has the messages; omit TEXT")

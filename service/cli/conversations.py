@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from abridged.client import AsyncConversations
-from abridged.service.cli.options import Invocation, label_of, sidecar_options
+from abridged.service.cli.options import Invocation, labels_of, sidecar_options
 from abridged.service.cli.plain_json import as_json
 from abridged.service.cli.sidecar import call
 from abridged.service.cli.terminal import excerpt, say, width
@@ -37,7 +37,7 @@ def conversations(
 
     VERSION is the number of messages ever appended, MESSAGES and TOKENS are those in the window.
     """
-    wanted = dict(label_of(label) for label in labels)
+    wanted = labels_of(labels)
 
     async def work(client: AsyncConversations) -> list[Conversation]:
         # One more than the limit shows whether there are more.

@@ -6,7 +6,7 @@ import click
 
 from abridged.client import AsyncConversations
 from abridged.service.cli.after_count import act_after_count, conversations_in_words, counting_options
-from abridged.service.cli.options import Invocation, label_of, sidecar_options
+from abridged.service.cli.options import Invocation, labels_of, sidecar_options
 from abridged.service.cli.terminal import number_of
 from abridged.v1.conversation_service_pb2 import Erasure, RedactMessagesResponse
 
@@ -37,7 +37,7 @@ def erase(
     """
     if (conversation is None) is not bool(labels or user_id):
         raise click.UsageError("name one conversation, or --label or --user")
-    wanted = dict(label_of(label) for label in labels)
+    wanted = labels_of(labels)
 
     async def erased(client: AsyncConversations, *, dry_run: bool) -> Erasure:
         if conversation is not None:

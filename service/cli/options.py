@@ -5,7 +5,7 @@ Imports only click, because `abridged --version` and the sidecar itself need no 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -65,6 +65,15 @@ def label_of(text: str) -> tuple[str, str]:
     if not equals:
         raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--label")
     return key, value
+
+
+def labels_of(texts: Iterable[str]) -> dict[str, str]:
+    """The labels by their keys. Raises BadParameter for two values of one key: no conversation has both."""
+    labels: dict[str, str] = {}
+    for key, value in map(label_of, texts):
+        if labels.setdefault(key, value) != value:
+            raise click.BadParameter(f"{key!r} is given with two values", param_hint="--label")
+    return labels
 
 
 def _current(context: click.Context) -> Invocation:

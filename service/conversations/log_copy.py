@@ -53,9 +53,11 @@ class Head(NamedTuple):
 
 
 def lines_of_log(log: LogVerification, walked: Walked) -> Iterator[str]:
-    """Yield the lines, each with its end. Raises LogCorrupt at the first damage, and LogUnavailable at the end for a
-    copy of an earlier log with contents whose keys were erased since: without the erasures the lines are no log. Memory
-    holds a page of events, and the names of conversations without contents whose end is still to come."""
+    """Yield the lines, each with its end. Raises LogCorrupt for a lost end and at the first damage, and LogUnavailable
+    at the end for a copy of an earlier log with contents whose keys were erased since: without the erasures the lines
+    are no log. Memory holds a page of events, and the names of conversations without contents whose end is still to
+    come."""
+    log.require_same_head()
     count = log.event_count()
     yield json.dumps({"format": FORMAT, "logId": log.log_id, "events": count}) + "\n"
     done = 0

@@ -80,8 +80,9 @@ def part_of_log(log: LogVerification, table: ConversationTable, choice: Choice) 
 
 
 def lines_of_part(log: LogVerification, part: Part, walked: Walked) -> Iterator[str]:
-    """Yield the lines of the part, each with its end. Raises LogCorrupt at the first damage of the log, which is read
-    up to the last event of the part. Memory holds a page of events."""
+    """Yield the lines of the part, each with its end. Raises LogCorrupt for a lost end and at the first damage of the
+    log, which is read up to the last event of the part. Memory holds a page of events."""
+    log.require_same_head()
     count, own_id = log.event_count(), part_id(log.log_id, part.conversations)
     yield head_of_part(own_id, part.events, log.log_id, count)
     done = position = 0

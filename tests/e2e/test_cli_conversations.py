@@ -111,6 +111,8 @@ def test_an_erasure_counts_asks_and_erases(cli):
         cli("append", name, "hello", "--label", f"team={'a' if name != 'three' else 'b'}")
     cli("fork", "one", "four")
 
+    both = cli("erase", "--label", "team=a", "--label", "team=b", "--yes")
+    assert (both.code, "'team' is given with two values" in both.err) == (2, True)
     assert cli("erase", "--label", "team=a", "--dry-run").out == "would erase 3 conversations with 3 messages\n"
     refused = cli("erase", "one", "--yes")
     assert (refused.code, "--forks" in refused.err) == (1, True)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +166,19 @@ OUTPUTS = {
     "pipe that nobody reads": ("closed()", ""),
 }
 """Outputs that take nothing: the descriptor as a program gets it, and the beginning of the message."""
+
+
+@pytest.mark.parametrize("choice", [(), ("--open",)])
+def test_a_log_that_has_lost_its_end_is_not_exported(tmp_path, whole, choice):
+    """A move by lines would leave out an acknowledged message without a word."""
+    copy = tmp_path / FILE
+    shutil.copy(whole, copy)
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute("DELETE FROM events WHERE position = (SELECT max(position) FROM events)")
+
+    ran = abridged("log", "export", str(copy), *choice)
+
+    assert (ran.code, "is the last one there" in ran.err) == (1, True)
 
 
 @pytest.mark.parametrize("command", ["export", "stats"])
