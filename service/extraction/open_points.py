@@ -30,7 +30,7 @@ from abridged.service.extraction.cues import (
     takes_down,
 )
 from abridged.service.extraction.passages import Passage, Scored
-from abridged.service.extraction.talk import Talk, by_turns, is_quotable, is_settled, said_by
+from abridged.service.extraction.talk import Talk, by_turns, is_about, is_quotable, is_settled, said_by
 from abridged.service.text.sentences import Terms, is_question, terms_of
 
 _CANDIDATES_MAX: Final = 200
@@ -109,7 +109,7 @@ def _left_open_until(point: Passage, talk: Talk) -> tuple[int, ...] | None:
     after = [passage for passage in talk.said[point.source] if passage.place > point.place]
     in_a_breath = any(leaves_open(passage.text) and not asks(passage.text) for passage in after[:_BREATH])
     reply = talk.said[others[0]] if others else ()
-    if _gives_value(reply, point.text) and not in_a_breath:
+    if _gives_answer(reply, point) and not in_a_breath:
         return None
     if asks(point.text) and not point.by_model:
         until = _left_by(others, back, talk)
@@ -160,13 +160,14 @@ def _puts_off(reply: str, point: str) -> bool:
     return puts_off and not (leaves_rest_open(reply) or asks(reply))
 
 
-def _gives_value(reply: Sequence[Passage], question: str) -> bool:
-    """Return whether a reply begins by answering a question with a number, whatever it leaves open after it."""
-    asked = set(_NUMBER.findall(question))
-    for text in _first_heard(reply) if asks(question) else ():
+def _gives_answer(reply: Sequence[Passage], question: Passage) -> bool:
+    """Return whether a reply begins by answering a question, with a number or in its words, whatever is left open after
+    that."""
+    asked = set(_NUMBER.findall(question.text))
+    for text in _first_heard(reply) if asks(question.text) else ():
         if leaves_open(text) or asks(text):
             return False
-        if not asked.issuperset(_NUMBER.findall(text)):
+        if not asked.issuperset(_NUMBER.findall(text)) or is_about(terms_of(text), question.terms, _CLOSING_SHARE):
             return True
     return False
 

@@ -111,10 +111,15 @@ def test_a_number_after_the_words_that_leave_a_matter_open_answers_nothing(quest
         ("之前的镜像是多少？", "之前是 131MB，多出来的是 tzdata。", "不折腾了，先放着。", False),
         ("Does the image of 131 MB still fit?", "The 131 MB, you mean.", "I don't know, let's see later.", True),
         ("Who signs for the crate?", "Did you mean the one of 9:30?", "I don't know, let's see later.", True),
+        ("Who signs for the landlord?", "Mr. Abbot signs for the landlord.", "I have to ask the bank.", False),
+        ("Wer gießt die Rosen am Zaun?", "Rosen am Zaun gießt Herr Thiele.", "Ich muss noch fragen, wann.", False),
+        ("Who signs for the landlord?", "Nobody knows who signs for the landlord.", "I'll have to ask.", True),
         ("Will the bank pay it out? I'd have to ask them.", "Their number is 0621 4417.", "Thank you.", True),
     ],
 )
-def test_a_reply_that_begins_with_a_number_answers(question: str, reply: str, then: str, is_open: bool) -> None:
+def test_a_reply_answers_with_a_number_or_the_words_of_its_question(
+    question: str, reply: str, then: str, is_open: bool
+) -> None:
     """The proposal of the reply is put off, not the question; a number of the question answers nothing."""
     points = open_points(f"user: {question}", f"assistant: {reply}", f"user: {then}")
 
