@@ -53,7 +53,7 @@ def log_path_problem(path: Path) -> str:
 def _attempts(settings: Settings) -> Iterator[tuple[str, str, Callable[[], object]]]:
     """Setting, index in its list, and a check that raises if the value is unusable; in the settings table's order."""
     if settings.log.file is not None:
-        yield "log.path", "", partial(_check_log_path, settings.log.file)
+        yield "log.path", "", partial(_check_path, settings.log.file, "a log")
     if settings.log.url is not None:
         yield "log.url", "", partial(_check_log_url, settings.log)
     for name, models in ("summarizer.models", settings.summarizer.models), ("titles.models", settings.titles.models):
@@ -71,9 +71,9 @@ def _attempts(settings: Settings) -> Iterator[tuple[str, str, Callable[[], objec
             setting, bracket, place = field.partition("[")
             yield f"{provider.name}.{setting}", bracket + place, attempt
     if settings.encryption.keys_path is not None:
-        yield "encryption.keys_path", "", partial(_check_keys_path, settings.encryption.keys_path)
+        yield "encryption.keys_path", "", partial(_check_path, settings.encryption.keys_path, "data keys")
     if settings.recall.path is not None:
-        yield "recall.path", "", partial(_check_index_path, settings.recall.path)
+        yield "recall.path", "", partial(_check_path, settings.recall.path, "an index")
     if settings.recall.index == "both":
         yield "recall.index", "", require_installed
     yield "tokens.counter", "", partial(counter_named, settings.tokens.counter_name)
@@ -87,9 +87,9 @@ def _check_raw_schema(path: Path) -> None:
     raw_schema(raw_schema_text(path))
 
 
-def _check_log_path(path: Path) -> None:
+def _check_path(path: Path, kept: str) -> None:
     if problem := log_path_problem(path):
-        raise SettingUnusable(f"cannot keep a log at {path}: {problem}")
+        raise SettingUnusable(f"cannot keep {kept} at {path}: {problem}")
 
 
 def _check_log_url(log: LogSettings) -> None:
@@ -97,13 +97,3 @@ def _check_log_url(log: LogSettings) -> None:
     from abridged.service.bootstrap.backends import stored_backend
 
     stored_backend(log)
-
-
-def _check_keys_path(path: Path) -> None:
-    if problem := log_path_problem(path):
-        raise SettingUnusable(f"cannot keep data keys at {path}: {problem}")
-
-
-def _check_index_path(path: Path) -> None:
-    if problem := log_path_problem(path):
-        raise SettingUnusable(f"cannot keep an index at {path}: {problem}")
