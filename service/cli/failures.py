@@ -73,7 +73,7 @@ MEND_KEYS = (
 
 CHECK_DATABASE = "check log.url, its role and password, and that the server runs: docs/production.md"
 
-_NO_HINTS: Mapping[str, str] = MappingProxyType({})
+NO_HINTS: Mapping[str, str] = MappingProxyType({})
 
 
 class CommandFailed(click.ClickException):
@@ -98,7 +98,7 @@ class Misconfigured(CommandFailed):
     exit_code = 2
 
 
-def of_sidecar_error(error: SidecarError, *, hints: Mapping[str, str] = _NO_HINTS) -> CommandFailed:
+def of_sidecar_error(error: SidecarError, *, hints: Mapping[str, str] = NO_HINTS) -> CommandFailed:
     """Return a call's error as a failure of the command; `hints`, by reason, take precedence over the usual ones."""
     by_reason = {**HINTS_BY_REASON, **hints}
     hint = by_reason.get(error.reason, "") if error.reason else _HINTS_BY_CODE.get(error.code, "")

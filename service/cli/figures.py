@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from abridged.service.cli.plain_json import word
+from abridged.service.cli.terminal import number_of
 from abridged.v1.conversation_pb2 import PassAhead, Receipt, Summarization, TokenUsage
 from abridged.v1.conversation_service_pb2 import Episode
 from abridged.v1.summary_pb2 import ActionItem, SummaryRecord
@@ -61,7 +62,7 @@ def _kind_text(kind: str, receipt: Receipt) -> str:
     lines = [line for line in receipt.lines if word(line, "kind") == kind]
     count = sum(line.count for line in lines)
     places = ", ".join(f"{line.count} {_PLACES[word(line, 'place')]}" for line in lines)
-    return f"{count} {kind.lower()}{'' if count == 1 else 's'} left: {places}"
+    return f"{number_of(count, kind.lower())} left: {places}"
 
 
 _PLACES: Final = MappingProxyType(
@@ -80,7 +81,7 @@ _PLACES: Final = MappingProxyType(
 def ahead_text(ahead: PassAhead) -> str:
     """The notice of a pass: what it would take out of the window."""
     would = "would give way to marks" if ahead.clears else "would leave"
-    count = f"{ahead.message_count} message{'' if ahead.message_count == 1 else 's'}"
+    count = number_of(ahead.message_count, "message")
     return f"a pass is near, at {ahead.trigger_token_ratio:.2f}: {count} {would}, {ranges(ahead)}"
 
 
@@ -88,7 +89,7 @@ def record_line(record: SummaryRecord) -> str:
     """Return a record's messages, the tokens it saved, and the cost of its model calls."""
     saved = f"{record.tokens_before:,} -> {record.tokens_after:,} tokens"
     label = f", label {record.label}" if record.label else ""
-    calls = f"{record.attempts} model call{'' if record.attempts == 1 else 's'}"
+    calls = number_of(record.attempts, "model call")
     if record.tokens_read or record.tokens_written:
         calls += f" read {record.tokens_read:,} and wrote {record.tokens_written:,} tokens"
     made = f"{word(record, 'provenance').lower()}, {record.model}, {calls}"

@@ -10,7 +10,7 @@ from abridged.service.cli.chat_file import Fault
 from abridged.service.cli.failures import HINTS_BY_REASON
 from abridged.service.cli.plain_json import json_text
 from abridged.service.cli.playback import Outcome
-from abridged.service.cli.terminal import say
+from abridged.service.cli.terminal import number_of, say
 
 
 class FileReport:
@@ -38,7 +38,7 @@ class FileReport:
             (self._over, "conversation", " over the trigger"),
             (self._empty, "conversation", " without a message"),
         )
-        counted = [f"{_counted(count, noun)}{how}" for count, noun, how in counts if count]
+        counted = [f"{number_of(count, noun)}{how}" for count, noun, how in counts if count]
         return ", ".join((*counted, *([_failures(self._failed, self._errors)] if self._failed else [])))
 
     @property
@@ -78,7 +78,7 @@ class FileReport:
     def total(self) -> None:
         if not self._as_json:
             say(
-                f"total: {_counted(self._conversations, 'conversation')}, {_counted(self._messages, 'message')}, "
+                f"total: {number_of(self._conversations, 'conversation')}, {number_of(self._messages, 'message')}, "
                 f"{_passes(self._passes, self._records)}; "
                 f"{self.problems or ('nothing in it' if self.is_empty else 'all well')}"
             )
@@ -89,23 +89,18 @@ def _line_of(outcome: Outcome) -> str:
         return "nothing appended"
     depth = f"depth {outcome.depth}, " if outcome.records else ""
     return (
-        f"{_counted(outcome.messages, 'message')} ({outcome.appended} new), ratio {outcome.ratio:.2f}, "
+        f"{number_of(outcome.messages, 'message')} ({outcome.appended:,} new), ratio {outcome.ratio:.2f}, "
         f"{_passes(outcome.passes, outcome.records)}, "
         f"{_failures(outcome.failed, outcome.errors) + ', ' if outcome.failed else ''}{depth}{_standing(outcome)}"
     )
 
 
 def _passes(passes: int, records: int) -> str:
-    return f"{_counted(passes, 'pass')}, {_counted(records, 'record')}"
+    return f"{number_of(passes, 'pass')}, {number_of(records, 'record')}"
 
 
 def _failures(count: int, errors: Iterable[str]) -> str:
-    return f"{_counted(count, 'pass')} FAILED ({', '.join(sorted(errors))})"
-
-
-def _counted(count: int, noun: str) -> str:
-    ending = "es" if noun.endswith("s") else "s"
-    return f"{count} {noun}{'' if count == 1 else ending}"
+    return f"{number_of(count, 'pass')} FAILED ({', '.join(sorted(errors))})"
 
 
 def _standing(outcome: Outcome) -> str:

@@ -62,7 +62,7 @@ def verified(
         conversations = len(log.streams()) + nameless
     if found.count or service.refusal or service.hazard:
         raise CommandFailed(
-            f"{name or backend} is damaged: {found.count} {'finding' if found.count == 1 else 'findings'}",
+            f"{name or backend} is damaged: {number_of(found.count, 'finding')}",
             details=_served(service, found, conversations, nameless),
             hint=hint if found.in_events else "stop the sidecar and run `abridged log rebuild`",
         )

@@ -16,10 +16,10 @@ from google.protobuf.message import Message
 from abridged.service.cli.terminal import escaped
 
 
-def as_json(message: Message, *, indent: int | None = None) -> str:
-    """The message as one JSON object, on one line unless indented. Fields with presence are omitted if unset; others
-    are included even if empty."""
-    return json_text(MessageToDict(message, always_print_fields_with_no_presence=True), indent=indent)
+def as_json(message: Message) -> str:
+    """The message as one JSON object, on one line. Fields with presence are omitted if unset; others are included even
+    if empty."""
+    return json_text(MessageToDict(message, always_print_fields_with_no_presence=True))
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:

@@ -15,7 +15,7 @@ from abridged.service.cli.figures import pass_line, short, usage_line
 from abridged.service.cli.options import Invocation, sidecar_options
 from abridged.service.cli.plain_json import as_json
 from abridged.service.cli.sidecar import call
-from abridged.service.cli.terminal import say, say_text, width
+from abridged.service.cli.terminal import number_of, say, say_text, width
 from abridged.v1.conversation_pb2 import Conversation
 from abridged.v1.conversation_service_pb2 import (
     PinMessagesResponse,
@@ -161,7 +161,7 @@ def rewind(invocation: Invocation, conversation: str, number: int, *, as_json_: 
             return "", await client.rewind(conversation, number)
         answer = await client.rewind(conversation, number)
         count = _removed(answer.conversation) - before
-        return f": {count} {'message' if count == 1 else 'messages'} removed", answer
+        return f": {number_of(count, 'message')} removed", answer
 
     removed, answer = call(invocation, work)
     _tell(answer, f"rewound to message {number}{removed}", as_json_)

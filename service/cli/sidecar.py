@@ -8,12 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from http.client import HTTPConnection, HTTPException
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from abridged.client import AsyncConversations, Patience, SidecarError
 from abridged.service.cli.configured import configuration
-from abridged.service.cli.failures import CommandFailed, Misconfigured, of_sidecar_error
+from abridged.service.cli.failures import NO_HINTS, CommandFailed, Misconfigured, of_sidecar_error
 from abridged.service.cli.options import Invocation
 from abridged.service.config.settings import ClientSettings, is_local_address
 from abridged.service.config.sources import Configuration
@@ -21,7 +20,6 @@ from abridged.service.config.sources import Configuration
 HTTP_PROBE_S = 1.0
 BODY_BYTES_MAX = 4 << 20
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "": "127.0.0.1"}  # noqa: S104  # compared with, not bound
-_NO_HINTS: Mapping[str, str] = MappingProxyType({})
 
 _OF_CALLS = ("client.", "server.listen", "server.tokens")
 """The settings by which a command reaches a sidecar; all others are those of the sidecar itself."""
@@ -68,7 +66,7 @@ def call(
     work: Callable[[AsyncConversations], Coroutine[Any, Any, T]],
     *,
     patience: Patience | None = None,
-    hints: Mapping[str, str] = _NO_HINTS,
+    hints: Mapping[str, str] = NO_HINTS,
 ) -> T:
     """Run `work` with a client and return its result. Raises CommandFailed if the sidecar refuses a call, and
     Misconfigured for a setting that a call does not take.
@@ -93,7 +91,7 @@ def call(
         raise failure_at(settings.address, error, hints=hints) from error
 
 
-def failure_at(address: str, error: SidecarError, *, hints: Mapping[str, str] = _NO_HINTS) -> CommandFailed:
+def failure_at(address: str, error: SidecarError, *, hints: Mapping[str, str] = NO_HINTS) -> CommandFailed:
     """Return a call's error as a failure; says so if `address` is an HTTP port, which a gRPC client cannot see."""
     if error.code == "UNAVAILABLE" and not error.reason and _answers_http(address):
         return CommandFailed(

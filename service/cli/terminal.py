@@ -43,7 +43,8 @@ def one_line(text: str) -> str:
 
 def number_of(count: int, noun: str) -> str:
     """The count with its noun."""
-    return f"{count:,} {noun}{'s' if count != 1 else ''}"
+    ending = "es" if noun.endswith("s") else "s"
+    return f"{count:,} {noun}{'' if count == 1 else ending}"
 
 
 class OutputFailed(click.ClickException):
