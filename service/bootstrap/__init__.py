@@ -18,13 +18,13 @@ from abridged.eventlog.errors import EventLogError, LogFailed
 from abridged.observability.logs import LogSettings, configure_logs
 from abridged.service.api.listeners import guarded, try_port
 from abridged.service.api.readiness import model_check
+from abridged.service.bootstrap.clocks import VirtualClock, now_us
 from abridged.service.bootstrap.core import open_core
 from abridged.service.bootstrap.descriptors import take_all as take_all_descriptors
 from abridged.service.bootstrap.edge import Running, Sidecar, assembled
 from abridged.service.bootstrap.later import load_the_rest
 from abridged.service.bootstrap.providers import unused_settings
 from abridged.service.bootstrap.recall import lacking
-from abridged.service.bootstrap.virtual_clock import VirtualClock
 from abridged.service.config.settings import Settings, TelemetrySettings
 from abridged.service.config.token_strength import weak_tokens
 from abridged.service.conversations.table import ConversationTable
@@ -57,7 +57,7 @@ def run(
     undo_logs = logging_as_set(settings.telemetry)
     try:
         with asyncio.Runner(loop_factory=clock.new_loop if clock else loop_factory()) as runner:
-            runner.run(_until_signalled(settings, environ, ready, clock.now_us if clock else _now_us, lease_s))
+            runner.run(_until_signalled(settings, environ, ready, clock.now_us if clock else now_us, lease_s))
     finally:
         undo_logs()
 
@@ -66,10 +66,6 @@ def logging_as_set(telemetry: TelemetrySettings) -> Callable[[], None]:
     """Log to standard error as the settings say. Returns a function that undoes it."""
     logs = LogSettings(level=telemetry.log_level, style=telemetry.log_format, content=telemetry.log_content)
     return configure_logs(logs, sys.stderr)
-
-
-def _now_us() -> int:
-    return time.time_ns() // 1_000
 
 
 def _free_bytes(path: Path) -> int:
@@ -82,7 +78,7 @@ async def serve(
     *,
     stop: asyncio.Event,
     ready: Callable[[Running], None],
-    now_us: Callable[[], int] = _now_us,
+    now_us: Callable[[], int] = now_us,
     free_bytes: Callable[[Path], int] = _free_bytes,
     lease_s: float = LEASE_S,
 ) -> None:

@@ -23,6 +23,7 @@ from abridged.observability.metrics import Metrics
 from abridged.observability.tracing import Tracing, TracingSettings, current_traceparent, open_tracing
 from abridged.service.api.methods import METHOD_SCOPES
 from abridged.service.bootstrap.backends import backend_of
+from abridged.service.bootstrap.clocks import now_us as machine_us
 from abridged.service.bootstrap.open_log import OpenLog, open_log
 from abridged.service.bootstrap.providers import Providers, host_labels, model_counters
 from abridged.service.bootstrap.summarizers import summarizers_of, texts_of
@@ -170,6 +171,27 @@ def open_core(
         metrics=metrics,
         telemetry=telemetry,
         now_us=now_us,
+    )
+
+
+def open_unserved(
+    settings: Settings,
+    environ: Mapping[str, str],
+    resources: AsyncExitStack,
+    *,
+    backend: Backend | None = None,
+    stand_in: SummaryModel | None = None,
+) -> Core:
+    """The core for a command that works on a log by itself, and whose own calls fail if the log does; arguments as in
+    `open_core`."""
+    return open_core(
+        settings,
+        environ,
+        resources,
+        on_fatal=lambda _: None,
+        now_us=machine_us,
+        backend=backend,
+        stand_in=stand_in,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import BinaryIO
@@ -12,7 +11,7 @@ from abridged.eventlog.backend import Backend
 from abridged.eventlog.errors import EventLogError
 from abridged.eventlog.event import StreamId
 from abridged.service.bootstrap.backends import log_backend
-from abridged.service.bootstrap.core import open_core
+from abridged.service.bootstrap.core import open_unserved
 from abridged.service.config.settings import Settings
 from abridged.service.conversations.log_copy import LogLinesRefused, Walked, filled, head_of_lines, refused, unfoldable
 from abridged.service.conversations.rebuild import RebuildReport, Rebuilt
@@ -42,14 +41,7 @@ async def folded(settings: Settings, environ: Mapping[str, str], copy: Backend, 
     Raises LogLinesRefused for events that do not follow from those before them, and an EventLogError.
     """
     async with AsyncExitStack() as resources:
-        core = open_core(
-            settings,
-            environ,
-            resources,
-            on_fatal=lambda _: None,
-            now_us=lambda: time.time_ns() // 1_000,
-            backend=copy,
-        )
+        core = open_unserved(settings, environ, resources, backend=copy)
         assert core.rebuild is not None, "the log outlives the process"
         try:
             return await asyncio.to_thread(core.rebuild, report)

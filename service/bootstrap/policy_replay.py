@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from abridged.eventlog.backend import MemoryBackend
 from abridged.eventlog.event import StreamId
-from abridged.service.bootstrap.core import Core, open_core
+from abridged.service.bootstrap.core import Core, open_unserved
 from abridged.service.bootstrap.prompt_bill import PromptBill, answered
 from abridged.service.codec.events import decoded
 from abridged.service.codec.values import canonical, message_to_proto
@@ -64,14 +64,8 @@ async def replayed(
     """
     outcome, done, total = Outcome(), 0, sum(len(chat.messages) for chat in chats)
     async with AsyncExitStack() as resources:
-        core = open_core(
-            _untitled(settings),
-            environ,
-            resources,
-            on_fatal=lambda _: None,
-            now_us=lambda: time.time_ns() // 1_000,
-            backend=MemoryBackend(),
-            stand_in=_stand_in(settings),
+        core = open_unserved(
+            _untitled(settings), environ, resources, backend=MemoryBackend(), stand_in=_stand_in(settings)
         )
         core.reactor.start([])
         resources.push_async_callback(core.reactor.stop, grace_s=1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 
@@ -15,7 +14,7 @@ from abridged.eventlog.encryption.probe import ENCRYPTED
 from abridged.eventlog.errors import LogCorrupt, LogEncrypted
 from abridged.eventlog.event import StreamId
 from abridged.service.bootstrap.backends import log_backend
-from abridged.service.bootstrap.core import open_core
+from abridged.service.bootstrap.core import open_unserved
 from abridged.service.bootstrap.look import is_encrypted
 from abridged.service.bootstrap.open_log import require_no_archives
 from abridged.service.bootstrap.progress_lines import ProgressLines
@@ -64,7 +63,7 @@ async def rebuilt_anew(settings: Settings, environ: Mapping[str, str], report: R
 async def _made(settings: Settings, environ: Mapping[str, str], log: Backend, report: RebuildReport) -> Rebuilt:
     """Make the read table of a log that has none."""
     async with AsyncExitStack() as resources:
-        core = open_core(settings, environ, resources, on_fatal=lambda _: None, now_us=_now_us, backend=log)
+        core = open_unserved(settings, environ, resources, backend=log)
         assert core.rebuild is not None, "the log outlives the process"
         made = await asyncio.to_thread(core.rebuild, report)
         if core.keys is not None:
@@ -86,7 +85,3 @@ def _require_readable(settings: Settings) -> None:
 
 def _left_out(stream: StreamId, error: Exception) -> None:
     _log.error("read_table.left_out", conversation_id=stream.name, error_type=type(error).__name__)
-
-
-def _now_us() -> int:
-    return time.time_ns() // 1_000

@@ -15,7 +15,7 @@ import structlog
 from abridged.eventlog.errors import LogUnavailable
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import EventLog
-from abridged.service.bootstrap.core import open_core
+from abridged.service.bootstrap.core import open_unserved
 from abridged.service.config.settings import Settings
 from abridged.service.domain.conversation import Conversation
 from abridged.service.models.ollama.host import open_hosts
@@ -132,7 +132,7 @@ async def reindexed(
     """
     async with AsyncExitStack() as resources:
         without = settings.model_copy(update={"recall": settings.recall.model_copy(update={"index": "off"})})
-        core = open_core(without, environ, resources, on_fatal=lambda _: None, now_us=lambda: time.time_ns() // 1_000)
+        core = open_unserved(without, environ, resources)
         # A log in a file is this process's own now; sidecars share one in a database, and have their indexes open.
         if (path := _path(settings)) is not None:
             remove_unused(path)

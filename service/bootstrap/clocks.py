@@ -1,4 +1,4 @@
-"""A clock that runs as the machine's does, and that a test moves on, with all that waits for it."""
+"""The machine's clock, and one that runs as it does and that a test moves on, with all that waits for it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 
+def now_us() -> int:
+    """Microseconds since the epoch."""
+    return time.time_ns() // 1_000
+
+
 class VirtualClock:
     """The clock of one process. Timers of its loops go by it, and so do the times of events."""
 
@@ -17,7 +22,7 @@ class VirtualClock:
 
     def now_us(self) -> int:
         """Microseconds since the epoch."""
-        return time.time_ns() // 1_000 + round(self.ahead_s * 1e6)
+        return now_us() + round(self.ahead_s * 1e6)
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
         """Make an event loop whose timers go by this clock."""
