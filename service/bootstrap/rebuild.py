@@ -17,10 +17,13 @@ from abridged.service.bootstrap.backends import log_backend
 from abridged.service.bootstrap.core import open_unserved
 from abridged.service.bootstrap.look import is_encrypted
 from abridged.service.bootstrap.open_log import require_no_archives
-from abridged.service.bootstrap.progress_lines import ProgressLines
+from abridged.service.bootstrap.progress import ProgressSteps
 from abridged.service.config.settings import Settings
 from abridged.service.conversations.rebuild import Rebuild, RebuildReport, Rebuilt
 from abridged.service.conversations.row import READ_TABLE
+
+LINE_EVENTS = 100_000
+"""Events between two log lines: a second or two of folding."""
 
 _log = structlog.get_logger()
 
@@ -33,7 +36,7 @@ async def rebuild_if_due(rebuild: Rebuild | None) -> None:
     if rebuild is None or not rebuild.is_due:
         return
     _log.info("read_table.rebuilding", hint=rebuild.reason())
-    done = await asyncio.to_thread(rebuild, RebuildReport(ProgressLines("read_table.rebuilding"), _left_out))
+    done = await asyncio.to_thread(rebuild, RebuildReport(ProgressSteps(LINE_EVENTS, _rebuilding), _left_out))
     _log.info("read_table.rebuilt", conversations=done.conversations, events=done.events, left_out=done.left_out)
 
 
@@ -81,6 +84,10 @@ def _require_readable(settings: Settings) -> None:
             require_own_keys(settings)
         elif is_encrypted(settings.log):
             raise LogEncrypted(ENCRYPTED)
+
+
+def _rebuilding(done: int, total: int) -> None:
+    _log.info("read_table.rebuilding", events=done, events_total=total)
 
 
 def _left_out(stream: StreamId, error: Exception) -> None:
