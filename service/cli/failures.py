@@ -13,8 +13,22 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from abridged.eventlog.errors import (
+    KeyLost,
+    KeysUnusable,
+    LogEncrypted,
+    LogForeign,
+    LogFull,
+    LogGone,
+    LogLocked,
+    LogNewer,
+    LogOlder,
+    LogUnavailable,
+    LogUnsafe,
+)
 from abridged.service.cli.terminal import marked
 from abridged.service.config.sources import ConfigError
+from abridged.service.recall.errors import RecallError, RecallLocked
 
 if TYPE_CHECKING:
     from abridged.client import SidecarError
@@ -52,6 +66,7 @@ _HINTS_BY_CODE = {
     "UNIMPLEMENTED": "check --address, and the version with `abridged doctor`",
 }
 
+SEE_PRODUCTION = "see docs/production.md"
 RESTORE = "restore a backup, see docs/production.md"
 RESTORE_OR_SALVAGE = "restore a backup, or run `abridged log salvage`, see docs/production.md"
 """The way out for a log in a file: what is left of it makes a new one."""
@@ -72,6 +87,24 @@ MEND_KEYS = (
 )
 
 CHECK_DATABASE = "check log.url, its role and password, and that the server runs: docs/production.md"
+START_ITS_VERSION = "start the version that wrote it, or a newer one"
+
+_LOG_HINTS: tuple[tuple[type[Exception], str, str], ...] = (
+    (RecallLocked, *2 * ("stop the sidecar that has it, or set recall.path to another file",)),
+    (RecallError, *2 * ("remove the index: a start, or `abridged log reindex`, makes it again",)),
+    (LogLocked, "", "then run this again"),
+    (KeyLost, LOST_KEY, LOST_KEY),
+    (KeysUnusable, CHECK_KEYS, CHECK_KEYS),
+    (LogEncrypted, GIVE_KEY, GIVE_KEY),
+    (LogNewer, START_ITS_VERSION, START_ITS_VERSION),
+    (LogOlder, SEE_PRODUCTION, SEE_PRODUCTION),
+    (LogUnsafe, "keep it on a local disk: docs/production.md", CHECK_DATABASE),
+    (LogForeign, "check the name of the file, or log.path", CHECK_DATABASE),
+    (LogUnavailable, SEE_PRODUCTION, CHECK_DATABASE),
+    (LogGone, SEE_PRODUCTION, SEE_PRODUCTION),
+    (LogFull, SEE_PRODUCTION, SEE_PRODUCTION),
+)
+"""The next step after errors whose own message says enough, by type: for a log in a file, and for one in a database."""
 
 NO_HINTS: Mapping[str, str] = MappingProxyType({})
 
@@ -108,6 +141,17 @@ def of_sidecar_error(error: SidecarError, *, hints: Mapping[str, str] = NO_HINTS
     if error_id := error.metadata.get("error_id"):
         what = f"{what} (error id {error_id})"
     return CommandFailed(f"{error.reason or error.code}: {what}", hint=hint)
+
+
+def of_log_error(error: Exception, *, is_file: bool, if_locked: str) -> CommandFailed | None:
+    """Return an error of a log or its index as a failure; None where the next step depends on the command.
+
+    `if_locked` is that step where a sidecar owns the file; a database says itself what it waits for.
+    """
+    for kind, of_file, of_database in _LOG_HINTS:
+        if isinstance(error, kind):
+            return CommandFailed(str(error), hint=(of_file or if_locked) if is_file else of_database)
+    return None
 
 
 def of_config_error(error: ConfigError) -> Misconfigured:

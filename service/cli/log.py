@@ -3,103 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from io import BufferedReader
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING, Any, BinaryIO
+from typing import BinaryIO
 
 import click
-from pydantic import SecretStr
 
-from abridged.eventlog.errors import (
-    EventLogError,
-    KeyLost,
-    KeysUnusable,
-    LogCorrupt,
-    LogEncrypted,
-    LogForeign,
-    LogFull,
-    LogGone,
-    LogLocked,
-    LogUnavailable,
-    LogUnsafe,
-)
+from abridged.eventlog.errors import LogCorrupt
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.snapshots import SET_ASIDE
 from abridged.service.cli.configured import configuration
 from abridged.service.cli.failures import (
-    CHECK_DATABASE,
-    CHECK_KEYS,
     GIVE_KEY,
-    LOST_KEY,
     MEND_KEYS,
     RESTORE,
     RESTORE_OR_SALVAGE,
     CommandFailed,
     Misconfigured,
 )
-from abridged.service.cli.options import Decorated, Invocation, settings_options
+from abridged.service.cli.log_access import as_served, explained, progress, require_log_keys, require_no_keys
+from abridged.service.cli.log_lines import ExportedLines, LogLines, copied_by_lines, export_log, imported_log
+from abridged.service.cli.log_place import LogPlace, absent, log_argument, log_of, name_option, on_disk
+from abridged.service.cli.options import Invocation, settings_options
 from abridged.service.cli.prerequisites import check_prerequisites
-from abridged.service.cli.terminal import number_of, say, writing
-from abridged.service.config.settings import NAME_PATTERN, NO_PIPE, LogSettings, Settings
+from abridged.service.cli.terminal import number_of, say
+from abridged.service.config.settings import LogSettings
 from abridged.service.config.sources import environment
-from abridged.service.models.settings import SettingUnusable
-from abridged.service.recall.errors import RecallError, RecallLocked
 
-if TYPE_CHECKING:
-    from abridged.service.conversations.log_part import Choice
-    from abridged.service.conversations.rebuild import Rebuilt
-
-PROGRESS_EVENTS = 20_000
 LINES_MAX = 100
 """Findings about conversations that are printed without `--all`."""
 
 NAME_IT = "name its file or its URL, or set log.path or log.url"
 SEE_OPERATIONS = "see docs/production.md"
-
-
-class _Place(click.ParamType[LogSettings]):
-    """A log on the command line: a file, or the URL of a database."""
-
-    name = "log"
-    _path = click.Path(dir_okay=False, path_type=str)
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> LogSettings:
-        """Refuse another URL without its text, which may have a password, and `-`."""
-        if "://" not in value:
-            try:
-                return LogSettings(path=Path(self._path.convert(value, param, ctx)))
-            except ValueError:
-                self.fail(NO_PIPE, param, ctx)
-        try:
-            return LogSettings(url=SecretStr(value))
-        except ValueError:
-            self.fail("the URL of a database is 'postgresql://user:password@host/database'", param, ctx)
-
-
-class _Name(click.ParamType[str]):
-    """The name of a log in its database."""
-
-    name = "name"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if re.fullmatch(NAME_PATTERN, value) is None:
-            self.fail(f"{value!r} is no name of lower-case letters, digits and hyphens", param, ctx)
-        return value
-
-
-_name = click.option(
-    "--name", type=_Name(), metavar="NAME", help="The log's name in its database; log.name without it."
-)
-
-
-def _place(command: Decorated) -> Decorated:
-    """Add LOG and `--name`."""
-    return click.argument("place", metavar="[LOG]", required=False, type=_Place())(_name(command))
 
 
 @click.group(short_help="Check, back up, salvage, copy or rebuild a log.")
@@ -109,7 +47,7 @@ def log() -> None:
 
 
 @log.command()
-@_place
+@log_argument
 @settings_options
 @click.option("--all", "is_all", is_flag=True, help=f"Print every finding, also more than {LINES_MAX}.")
 @click.pass_obj
@@ -124,7 +62,7 @@ def verify(invocation: Invocation, *, place: LogSettings | None, name: str | Non
     place, or if LOG is no log or cannot be checked; with 2 if it does not exist.
     """
     settings = configuration(invocation).settings
-    of_log = _on_disk(_of(place, name, settings))
+    of_log = on_disk(log_of(place, name, settings))
     way_out = RESTORE_OR_SALVAGE if of_log.url is None else RESTORE
     from abridged.service.bootstrap.backends import log_backend, stored_backend
     from abridged.service.cli.log_verification import verified
@@ -134,19 +72,19 @@ def verify(invocation: Invocation, *, place: LogSettings | None, name: str | Non
         details = (refusal,) if isinstance(error, LogCorrupt) else ()
         return CommandFailed(f"{stored_backend(of_log)} cannot be read: {error}", details=details, hint=way_out)
 
-    with _explained(unreadable, of_log, if_locked="stop the sidecar, or verify a backup"):
+    with explained(unreadable, of_log, if_locked="stop the sidecar, or verify a backup"):
         try:
             lines_max = sys.maxsize if is_all else LINES_MAX
             settings = settings.model_copy(update={"log": of_log})
-            summary = verified(log_backend(settings), lines_max, _Progress(), hint=way_out)
+            summary = verified(log_backend(settings), lines_max, progress(), hint=way_out)
         except FileNotFoundError as error:
-            raise Misconfigured(**_absent(of_log)) from error
-        _require_keys(settings, summary)
+            raise absent(of_log) from error
+        require_log_keys(settings, summary)
     say(f"ok: {summary}")
 
 
 @log.command()
-@_place
+@log_argument
 @settings_options
 @click.pass_obj
 def rebuild(invocation: Invocation, place: LogSettings | None, name: str | None) -> None:
@@ -168,8 +106,8 @@ def rebuild(invocation: Invocation, place: LogSettings | None, name: str | None)
     def kept(stream: StreamId, version: int) -> None:
         say(f"kept      {stream.namespace}/{stream.name}: its snapshot at event {version}, in {SET_ASIDE}")
 
-    with _as_served(settings, _of(place, name, settings)) as of_log:
-        done = asyncio.run(rebuilt_anew(of_log, environment(), RebuildReport(_Progress(), left_out, kept)))
+    with as_served(settings, log_of(place, name, settings)) as of_log:
+        done = asyncio.run(rebuilt_anew(of_log, environment(), RebuildReport(progress(), left_out, kept)))
     if done.left_out:
         raise CommandFailed(
             f"{done.left_out} of {done.left_out + done.conversations} conversations cannot be read",
@@ -179,7 +117,7 @@ def rebuild(invocation: Invocation, place: LogSettings | None, name: str | None)
 
 
 @log.command()
-@_place
+@log_argument
 @settings_options
 @click.pass_obj
 def reindex(invocation: Invocation, place: LogSettings | None, name: str | None) -> None:
@@ -196,7 +134,7 @@ def reindex(invocation: Invocation, place: LogSettings | None, name: str | None)
     check_prerequisites(found)
     from abridged.service.bootstrap.recall import lacking, reindexed
 
-    with _as_served(settings, _of(place, name, settings)) as of_log:
+    with as_served(settings, log_of(place, name, settings)) as of_log:
         if missing := lacking(of_log):
             raise Misconfigured(f"{missing[0]} is not set", hint="set it to the index's file, of one sidecar alone")
         done = asyncio.run(
@@ -206,8 +144,8 @@ def reindex(invocation: Invocation, place: LogSettings | None, name: str | None)
 
 
 @log.command()
-@click.argument("damaged", type=_Place())
-@click.argument("new", type=_Place())
+@click.argument("damaged", type=LogPlace())
+@click.argument("new", type=LogPlace())
 @settings_options
 @click.pass_obj
 def salvage(invocation: Invocation, damaged: LogSettings, new: LogSettings) -> None:
@@ -226,13 +164,13 @@ def salvage(invocation: Invocation, damaged: LogSettings, new: LogSettings) -> N
         raise Misconfigured(f"there is no log at {damaged.path}", hint="name its file")
     from abridged.service.cli.log_salvage import salvage_log
 
-    with _as_served(configuration(invocation).settings, new, is_new=True) as of_log:
-        done = salvage_log(of_log, damaged.path, pages=_Progress("pages"), positions=_Progress("positions"))
+    with as_served(configuration(invocation).settings, new, is_new=True) as of_log:
+        done = salvage_log(of_log, damaged.path, pages=progress("pages"), positions=progress("positions"))
     say(f"ok: {done}")
 
 
 @log.command("export")
-@_place
+@log_argument
 @click.option(
     "--conversation",
     "names",
@@ -270,33 +208,12 @@ def export(
     from abridged.service.cli.log_part import choice_of
 
     choice = choice_of(names=names, labels=labels, since=since, until=until, closed=closed)
-    export_log(settings, _of(place, name, settings), sys.stdout.buffer, choice, to="standard output")
-
-
-def export_log(settings: Settings, log: LogSettings, out: IO[bytes], choice: Choice | None = None, *, to: str) -> None:
-    """Write every event of `log` to `out`, which is called `to`, or those of the conversations of a `choice`. Raises
-    CommandFailed and OutputFailed."""
-    from abridged.service.bootstrap.backends import log_backend
-    from abridged.service.cli.log_part import lines_of_choice
-    from abridged.service.conversations.log_copy import lines_of_log
-    from abridged.service.conversations.row import READ_TABLE
-
-    with _as_served(settings, log) as of_log:
-        backend = log_backend(of_log)
-        _require_keys(of_log)
-        rows = backend.rows(READ_TABLE)
-        with backend.verification(rows) as found:
-            chosen = lines_of_choice(found, rows, choice, _Progress()) if choice else lines_of_log(found, _Progress())
-            for line in chosen:
-                with writing(to):
-                    out.write(line.encode())
-    with writing(to):
-        out.flush()
+    export_log(settings, log_of(place, name, settings), sys.stdout.buffer, choice, to="standard output")
 
 
 @log.command("import")
 @click.argument("lines", type=click.File("rb"))
-@_place
+@log_argument
 @settings_options
 @click.pass_obj
 def import_(invocation: Invocation, lines: BinaryIO, place: LogSettings | None, name: str | None) -> None:
@@ -306,13 +223,13 @@ def import_(invocation: Invocation, lines: BinaryIO, place: LogSettings | None, 
     that place, or at the first line that is not one of a whole log; nothing is there then.
     """
     settings = configuration(invocation).settings
-    done = imported_log(settings, _of(place, name, settings), lines)
+    done = imported_log(settings, log_of(place, name, settings), lines)
     say(f"ok: {number_of(done.conversations, 'conversation')} from {number_of(done.events, 'event')}")
 
 
 @log.command()
-@click.argument("places", metavar="[LOG] FILE", nargs=-1, required=True, type=_Place())
-@_name
+@click.argument("places", metavar="[LOG] FILE", nargs=-1, required=True, type=LogPlace())
+@name_option
 @settings_options
 @click.pass_obj
 def backup(invocation: Invocation, *, places: Sequence[LogSettings], name: str | None) -> None:
@@ -327,20 +244,20 @@ def backup(invocation: Invocation, *, places: Sequence[LogSettings], name: str |
     if len(of_log) > 1 or to.url is not None:
         raise click.UsageError("a backup is one file: abridged log backup [LOG] FILE")
     settings = configuration(invocation).settings
-    source = _of(of_log[0] if of_log else None, name, settings)
+    source = log_of(of_log[0] if of_log else None, name, settings)
     if source.url is not None:
-        _require_no_keys(settings)
-        _copied_by_lines(settings, source, to)
+        require_no_keys(settings)
+        copied_by_lines(settings, source, to)
         return
     from abridged.service.cli.log_backup import backed_up
 
-    with _as_served(settings, source) as found:
-        say(f"ok: {backed_up(found, to.path, _Progress)}")
+    with as_served(settings, source) as found:
+        say(f"ok: {backed_up(found, to.path, progress)}")
 
 
 @log.command()
 @click.argument("file", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@_place
+@log_argument
 @click.option("--replace", "replaces", is_flag=True, help="Move the log that is there aside, to LOG.replaced.")
 @settings_options
 @click.pass_obj
@@ -353,21 +270,21 @@ def restore(invocation: Invocation, *, file: Path, place: LogSettings | None, na
     replaced. Exits with 1 if FILE is damaged, or if there is a log in that place and no --replace.
     """
     settings = configuration(invocation).settings
-    of_log = _of(place, name, settings)
+    of_log = log_of(place, name, settings)
     if of_log.url is not None:
         if replaces:
             raise Misconfigured("a log in a database is not replaced", hint="give the restored one another --name")
-        _require_no_keys(settings)
-        _copied_by_lines(settings, LogSettings(path=file), of_log)
+        require_no_keys(settings)
+        copied_by_lines(settings, LogSettings(path=file), of_log)
         return
     from abridged.service.cli.log_backup import restored
 
-    with _as_served(settings, of_log, is_new=True) as found:
-        say(f"ok: {restored(found, file, _Progress, replaces=replaces)}")
+    with as_served(settings, of_log, is_new=True) as found:
+        say(f"ok: {restored(found, file, progress, replaces=replaces)}")
 
 
 @log.command()
-@_place
+@log_argument
 @settings_options
 @click.pass_obj
 def rewrap(invocation: Invocation, place: LogSettings | None, name: str | None) -> None:
@@ -381,10 +298,10 @@ def rewrap(invocation: Invocation, place: LogSettings | None, name: str | None) 
     settings = configuration(invocation).settings
     if not settings.encryption.is_on:
         raise Misconfigured("encryption is off", hint=GIVE_KEY)
-    with _as_served(settings, _of(place, name, settings)) as of_log:
+    with as_served(settings, log_of(place, name, settings)) as of_log:
         from abridged.service.bootstrap.encryption import rewrapped
 
-        done = rewrapped(of_log, _Progress("data keys"))
+        done = rewrapped(of_log, progress("data keys"))
     for key_id in done.damaged:
         say(f"damaged  data key {key_id.hex()}")
     if not done.is_whole:
@@ -400,7 +317,7 @@ def rewrap(invocation: Invocation, place: LogSettings | None, name: str | None) 
 
 
 @log.command()
-@_place
+@log_argument
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @settings_options
 @click.pass_obj
@@ -416,9 +333,9 @@ def stats(invocation: Invocation, place: LogSettings | None, name: str | None, *
     from abridged.service.cli.log_stats import plain_stats, print_stats, stats_of
     from abridged.service.cli.plain_json import json_text
 
-    with _as_served(settings, _of(place, name, settings)) as of_log:
+    with as_served(settings, log_of(place, name, settings)) as of_log:
         backend = stored_backend(of_log.log)
-        found = stats_of(backend, _Progress())
+        found = stats_of(backend, progress())
         found.sizes["search index"] = index_bytes(of_log)
     if as_json:
         say(json_text(plain_stats(found)))
@@ -426,80 +343,9 @@ def stats(invocation: Invocation, place: LogSettings | None, name: str | None, *
         print_stats(found, str(backend))
 
 
-def _require_keys(settings: Settings, checked: str = "") -> None:
-    """Raise CommandFailed, with what was `checked` without them, if the log's data keys are not in their place."""
-    if not settings.encryption.is_on:
-        return
-    from abridged.service.bootstrap.encryption import require_keys
-
-    try:
-        require_keys(settings)
-    except KeysUnusable as error:
-        raise CommandFailed(str(error), details=(checked,), hint=CHECK_KEYS) from error
-
-
-def _require_no_keys(settings: Settings) -> None:
-    """Refuse what would make a copy of an encrypted log under other keys, which an erasure does not reach."""
-    if settings.encryption.is_on:
-        raise CommandFailed(
-            "an encrypted log in a database is copied by the server's own tools alone: what makes lines of it encrypts "
-            "them anew, under keys that no erasure reaches",
-            hint=SEE_OPERATIONS,
-        )
-
-
-def _copied_by_lines(settings: Settings, log: LogSettings, to: LogSettings) -> None:
-    with _Exported(settings, log) as lines:
-        done = imported_log(settings, to, lines)
-    say(f"ok: {number_of(done.events, 'event')} in {number_of(done.conversations, 'conversation')}")
-
-
-class _Lines(click.ParamType["LogSettings | BufferedReader"]):
-    """The lines of a log on the command line: a file of them, or a log, which is exported: its file, or a URL."""
-
-    name = "lines"
-    _file = click.File("rb")
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> LogSettings | BufferedReader:
-        """Refuse what cannot be opened."""
-        if not isinstance(value, str):
-            return value  # type: ignore[no-any-return]  # it was converted before
-        if "://" in value:
-            return _Place().convert(value, param, ctx)
-        from abridged.service.bootstrap.backends import is_log_file
-
-        file: BufferedReader = self._file.convert(value, param, ctx)  # type: ignore[assignment]  # in binary mode
-        if value == "-" or not is_log_file(file):
-            return file
-        file.close()
-        return LogSettings(path=Path(value))
-
-
-class _Exported(BufferedReader):
-    """The lines of a log that were exported for one command, in a file that nobody else sees."""
-
-    def __init__(self, settings: Settings, log: LogSettings) -> None:
-        """Raises CommandFailed."""
-        from abridged.service.bootstrap.backends import stored_backend
-
-        with ExitStack() as failing:
-            lines = failing.enter_context(TemporaryFile())
-            export_log(settings, log, lines, to="a temporary file")
-            lines.seek(0)
-            failing.pop_all()
-        super().__init__(lines.detach())
-        self.place = str(stored_backend(log))
-
-    @property
-    def name(self) -> str:
-        return self.place
-
-
 @log.command("replay")
-@click.argument("lines", metavar="FILES...", nargs=-1, required=True, type=_Lines())
-@_name
+@click.argument("lines", metavar="FILES...", nargs=-1, required=True, type=LogLines())
+@name_option
 @click.option(
     "--policy",
     "policies",
@@ -532,138 +378,16 @@ def replay_(
     Exits with 1 at the first line that is not one of a whole log, or of a chat.
     """
     settings = configuration(invocation).settings
+    from abridged.service.cli.log_replay import print_folds, print_policies
+
     with ExitStack() as opened:
         files = [
-            opened.enter_context(_Exported(settings, _of(each, name, settings)))
+            opened.enter_context(ExportedLines(settings, log_of(each, name, settings)))
             if isinstance(each, LogSettings)
             else each
             for each in lines
         ]
-        _replay(invocation, files, policies, as_json=as_json)
-
-
-def _replay(
-    invocation: Invocation, files: Sequence[BufferedReader], policies: Sequence[Path], *, as_json: bool
-) -> None:
-    from abridged.service.cli.log_replay import print_folds, print_policies
-
-    if policies:
-        print_policies(invocation, files, policies, _Progress, as_json=as_json)
-    else:
-        print_folds(invocation, files, _Progress(), as_json=as_json)
-
-
-def imported_log(settings: Settings, log: LogSettings, lines: BinaryIO) -> Rebuilt:
-    """Make `log` of the lines of an export, whole or not at all. Raises CommandFailed."""
-    from abridged.service.bootstrap.log_import import imported
-    from abridged.service.conversations.log_copy import LogLinesRefused
-
-    with _as_served(settings, log, is_new=True) as of_log:
-        try:
-            return imported(of_log, environment(), lines, _Progress())
-        except FileExistsError as error:
-            hint = "name another place, or move it away; `abridged unarchive` puts an archive back into its own log"
-            raise CommandFailed(_taken(of_log.log), hint=hint) from error
-        except LogLinesRefused as error:
-            raise CommandFailed(f"{lines.name}: {error}", details=("no log was made",)) from error
-
-
-def _taken(log: LogSettings) -> str:
-    from abridged.service.bootstrap.backends import stored_backend
-
-    return f"there is a log at {stored_backend(log)}"
-
-
-def _of(place: LogSettings | None, name: str | None, settings: Settings) -> LogSettings:
-    """The log of a `name` at `place`, or the configured one of either."""
-    log = place or settings.log
-    if log.url is not None:
-        return log.model_copy(update={"name": name or settings.log.name})
-    if name is not None:
-        raise Misconfigured("a file has one log, without a name", hint="leave --name out, or name a database")
-    return log
-
-
-def _on_disk(log: LogSettings) -> LogSettings:
-    """The log where it is kept, also if a sidecar would keep it in memory."""
-    return log if log.url is not None else log.model_copy(update={"backend": "sqlite"})
-
-
-def _absent(log: LogSettings) -> dict[str, Any]:
-    """The parts of a failure without a log: where it was looked for, and which ones are there."""
-    from abridged.service.bootstrap.backends import stored_backend
-
-    backend = stored_backend(log)
-    there = backend.names()
-    details = (f"logs there: {', '.join(there)}",) if there else ()
-    return {
-        "message": f"there is no log at {backend}",
-        "details": details,
-        "hint": "choose one of them with --name, or set log.name" if there else NAME_IT,
-    }
-
-
-@contextmanager
-def _as_served(settings: Settings, at: LogSettings, *, is_new: bool = False) -> Iterator[Settings]:
-    """Log warnings as the settings say, and yield the settings with the log `at` its place, which is there unless it
-    `is_new`; explain the errors of the work on it."""
-    from abridged.service.bootstrap import logging_as_set
-    from abridged.service.bootstrap.backends import stored_backend
-
-    def damaged(error: Exception) -> CommandFailed:
-        return CommandFailed(f"{stored_backend(at)}: {error}", hint="`abridged log verify` says what is damaged")
-
-    at = _on_disk(at)
-    # A command says itself what it does.
-    quiet = {} if settings.telemetry.log_level == "error" else {"log_level": "warning"}
-    undo_logs = logging_as_set(settings.telemetry.model_copy(update=quiet))
-    try:
-        with _explained(damaged, at, if_locked="stop the sidecar, then run this again"):
-            is_there = at.path.exists() if at.url is None else bool(stored_backend(at).log_id())
-            if not (is_there or is_new):
-                raise Misconfigured(**_absent(at))
-            yield settings.model_copy(update={"log": at})
-    finally:
-        undo_logs()
-
-
-@contextmanager
-def _explained(otherwise: Callable[[Exception], CommandFailed], at: LogSettings, *, if_locked: str) -> Iterator[None]:
-    """Turn the errors of work on a log into CommandFailed; `otherwise` makes it where no line here knows better.
-
-    `if_locked` is the next step where a sidecar owns a file; a database says itself what it waits for.
-    """
-    try:
-        yield
-    except BrokenPipeError:
-        raise  # of the output, which nobody reads on; a log is no pipe
-    except SettingUnusable as error:
-        raise Misconfigured(str(error)) from error
-    except LogLocked as error:
-        raise CommandFailed(str(error), hint=if_locked if at.url is None else "then run this again") from error
-    except LogForeign as error:
-        hint = "check the name of the file, or log.path" if at.url is None else CHECK_DATABASE
-        raise CommandFailed(str(error), hint=hint) from error
-    except RecallLocked as error:
-        raise CommandFailed(str(error), hint="stop the sidecar, then run this again") from error
-    except KeyLost as error:
-        raise CommandFailed(str(error), hint=LOST_KEY) from error
-    except (LogEncrypted, KeysUnusable) as error:
-        raise CommandFailed(str(error), hint=GIVE_KEY if isinstance(error, LogEncrypted) else CHECK_KEYS) from error
-    except (LogUnsafe, LogGone, LogFull, LogUnavailable) as error:
-        raise CommandFailed(str(error), hint=SEE_OPERATIONS) from error
-    except (EventLogError, RecallError, OSError) as error:
-        raise otherwise(error) from error
-
-
-class _Progress:
-    """Reports progress on standard error, every PROGRESS_EVENTS events, or other things of that `noun`."""
-
-    def __init__(self, noun: str = "events") -> None:
-        self._noun = noun
-        self._next = PROGRESS_EVENTS
-
-    def __call__(self, done: int, total: int) -> None:
-        if done >= self._next:
-            self._next = done + PROGRESS_EVENTS
-            say(f"{done:,} of {total:,} {self._noun}", is_error=True)
+        if policies:
+            print_policies(invocation, files, policies, progress, as_json=as_json)
+        else:
+            print_folds(invocation, files, progress(), as_json=as_json)

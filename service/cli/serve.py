@@ -17,29 +17,18 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from abridged.eventlog.errors import (
-    EventLogError,
-    KeysUnusable,
-    LogCorrupt,
-    LogEncrypted,
-    LogForeign,
-    LogLocked,
-    LogNewer,
-    LogUnavailable,
-    LogUnsafe,
-)
+from abridged.eventlog.errors import EventLogError, LogCorrupt
 from abridged.service.api.listeners import AddressTaken, AddressUnusable
 from abridged.service.cli.configured import configuration
 from abridged.service.cli.failures import (
-    CHECK_DATABASE,
-    CHECK_KEYS,
-    GIVE_KEY,
     RESTORE,
     RESTORE_OR_SALVAGE,
+    SEE_PRODUCTION,
     CommandFailed,
     Misconfigured,
+    of_log_error,
 )
-from abridged.service.cli.log import export_log, imported_log
+from abridged.service.cli.log_lines import export_log, imported_log
 from abridged.service.cli.options import Invocation, settings_options
 from abridged.service.cli.prerequisites import check_prerequisites
 from abridged.service.config.settings import LogSettings
@@ -47,7 +36,7 @@ from abridged.service.config.sources import environment
 from abridged.service.domain.errors import InvalidPolicy
 from abridged.service.left_out import left_out
 from abridged.service.models.settings import SettingUnusable
-from abridged.service.recall.errors import RecallError, RecallLocked
+from abridged.service.recall.errors import RecallError
 from abridged.service.whole_file import whole_file
 
 if TYPE_CHECKING:
@@ -68,30 +57,7 @@ _KEEPING = frozenset(
     {"log.backend", "log.path", "log.url", "log.url_file", "log.listen_url", "log.listen_url_file", "log.name"}
 )
 
-_KEY_HINTS: tuple[tuple[type[Exception], str], ...] = ((LogEncrypted, GIVE_KEY), (KeysUnusable, CHECK_KEYS))
-
-_HINTS: tuple[tuple[type[Exception], str], ...] = (
-    *_KEY_HINTS,
-    (RecallLocked, "stop the other sidecar, or set recall.path to another file"),
-    (RecallError, "`abridged log reindex` makes the index again"),
-    (LogLocked, "stop the other sidecar, or set log.path to another file; sidecars share a log in PostgreSQL, log.url"),
-    (LogNewer, "start the version that wrote it, or a newer one"),
-    (LogUnsafe, "set log.path to a local disk"),
-    (LogForeign, "check log.path"),
-    (AddressTaken, "stop the process that uses it, or set {setting} to another address"),
-    (AddressUnusable, "set {setting} to an address that can be used"),
-)
-"""The next step after errors whose own message says enough, by type."""
-
-_DATABASE_HINTS: tuple[tuple[type[Exception], str], ...] = (
-    *_KEY_HINTS,
-    (LogLocked, "then start this sidecar again"),
-    (LogNewer, "start the version that wrote it, or a newer one"),
-    (LogForeign, CHECK_DATABASE),
-    (LogUnsafe, CHECK_DATABASE),
-    (LogUnavailable, CHECK_DATABASE),
-)
-"""The same for a log in a database, before the others."""
+_IF_LOCKED = "stop the other sidecar, or set log.path to another file; sidecars share a log in PostgreSQL, log.url"
 
 
 @click.command(short_help="Run the sidecar.")
@@ -237,9 +203,13 @@ def explained(log: LogSettings) -> Iterator[None]:
 
 
 def _failure(error: Exception, log: LogSettings) -> CommandFailed:
-    for kind, hint in _HINTS if log.url is None else (*_DATABASE_HINTS, *_HINTS):
-        if isinstance(error, kind):
-            return CommandFailed(str(error), hint=hint.format(setting=getattr(error, "setting", "")))
+    if known := of_log_error(error, is_file=log.url is None, if_locked=_IF_LOCKED):
+        return known
+    if isinstance(error, AddressTaken):
+        hint = f"stop the process that uses it, or set {error.setting} to another address"
+        return CommandFailed(str(error), hint=hint)
+    if isinstance(error, AddressUnusable):
+        return CommandFailed(str(error), hint=f"set {error.setting} to an address that can be used")
     if isinstance(error, LogCorrupt):
         way_out = RESTORE_OR_SALVAGE if log.url is None else RESTORE
         return CommandFailed(f"the log is damaged: {error}", hint=f"`abridged log verify` says more; {way_out}")
@@ -248,4 +218,4 @@ def _failure(error: Exception, log: LogSettings) -> CommandFailed:
         # Only an address has no file name: that of the HTTP port, since those of gRPC have errors of their own.
         hint = "check log.path" if error.filename else "check server.http_listen"
         return CommandFailed(f"cannot start: {error.strerror or error}{place}", hint=hint)
-    return CommandFailed(f"{error.__class__.__name__}: {error}", hint="see docs/production.md")
+    return CommandFailed(f"{error.__class__.__name__}: {error}", hint=SEE_PRODUCTION)
