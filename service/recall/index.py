@@ -1,7 +1,7 @@
 """Writes the index: events in, words and vectors out, and how far it is, in one transaction.
 
-Each type of event has one small function in `_INDEXED`, or stands in `_UNINDEXED`; an event that is in neither stops
-the index, because what it says may be that a text must be forgotten.
+Each type of event has one small method in `_INDEXED`, or stands in `_UNINDEXED`; an event that is in neither stops the
+index, because what it says may be that a text must be forgotten.
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ from abridged.service.domain.events import (
 )
 from abridged.service.domain.message import Role
 from abridged.service.domain.ranges import ranges_of
-from abridged.service.domain.rules import RuleName
 from abridged.service.recall.entries import Embedding, NewEntry, add, embed, forget, label, supersede_again
 from abridged.service.recall.file import ROLE_NUMBERS, Connection, Kind, Scope, create_tables_of, words_table
 from abridged.service.recall.standing import RUN_MAX, Said, drop_standing, keep_standing
 from abridged.service.recall.texts import checksum, event_at, text_of
+
+IDS_KEPT_MAX = 4_096
+"""Conversations whose numbers are kept in memory."""
 
 
 class Unembedded(NamedTuple):
@@ -151,6 +153,18 @@ class Index:
         if not isinstance(event, ErasedEvent):
             indexed(self, recorded, event)
 
+    def _labelled(self, recorded: RecordedEvent, event: ConversationOpened | SettingsChanged) -> None:
+        label(self._connection, self._scope_of(recorded.stream), event.settings.labels)
+
+    def _message_appended(self, recorded: RecordedEvent, event: MessageAppended) -> None:
+        message, text = event.message, text_of(event)
+        entry = NewEntry(Kind.MESSAGE, message.role, event.number, event.number, "", text, message.labels)
+        add(self._connection, self._scope_of(recorded.stream), recorded, entry)
+        if message.role is Role.USER:
+            self._unanswered[recorded.position] = text
+        if message.role is Role.ASSISTANT:
+            self._keep_standing(recorded, event)
+
     def _keep_standing(self, recorded: RecordedEvent, reply: MessageAppended) -> None:
         """Keep what the user's messages right before a reply lay down."""
         _, conversation = self._scope_of(recorded.stream)
@@ -168,20 +182,54 @@ class Index:
         text = self._unanswered.pop(entry, None)
         return text_of(event_at(self._log, stream, entry, version)) if text is None else text
 
-    def _drop_rules(self, recorded: RecordedEvent, rules: Iterable[RuleName]) -> None:
+    def _rules_dropped(self, recorded: RecordedEvent, event: RulesDropped) -> None:
         _, conversation = self._scope_of(recorded.stream)
-        for rule in rules:
+        for rule in event.rules:
             drop_standing(self._connection, conversation, rule)
+
+    def _completed(self, recorded: RecordedEvent, event: SummarizationCompleted) -> None:
+        record = event.record
+        first, last = min(r.first for r in record.covered), max(r.last for r in record.covered)
+        kind = Kind.SUMMARY if record.episode is None else Kind.EPISODE
+        entry = NewEntry(kind, None, first, last, record.id, text_of(event))
+        add(self._connection, self._scope_of(recorded.stream), recorded, entry)
+
+    def _revoked(self, recorded: RecordedEvent, event: SummaryRevoked) -> None:
+        self._forget_records(recorded, event.revoked_ids)
+
+    def _rewound(self, recorded: RecordedEvent, event: ConversationRewound) -> None:
+        self._forget(recorded, "kind = ? AND first > ?", Kind.MESSAGE, event.to)
+        self._forget_records(recorded, event.revoked_ids)
+
+    def _redacted(self, recorded: RecordedEvent, event: MessagesRedacted) -> None:
+        for one in ranges_of(event.numbers):
+            self._forget(recorded, "kind = ? AND first BETWEEN ? AND ?", Kind.MESSAGE, one.first, one.last)
+        self._forget_records(recorded, event.revoked_ids)
+
+    def _erased(self, recorded: RecordedEvent, _event: ConversationErased) -> None:
+        self._forget(recorded, "TRUE")
+        label(self._connection, self._scope_of(recorded.stream), {})
+
+    def _archived(self, recorded: RecordedEvent, _event: ConversationArchived) -> None:
+        self._forget(recorded, "TRUE")
+
+    def _unarchived(self, recorded: RecordedEvent, _event: ConversationUnarchived) -> None:
+        """Index the events again that are back in their places."""
+        self._forget(recorded, "TRUE")
+        for earlier in self._events_before(recorded.stream, recorded.version):
+            if earlier.type not in (ConversationArchived.__name__, ConversationUnarchived.__name__):
+                self._apply(earlier)
+        self._unanswered.clear()
 
     def _forget(self, recorded: RecordedEvent, which: str, *values: object) -> None:
         forget(self._connection, self._scope_of(recorded.stream), which, *values)
         self._forgot = True
 
-    def _add(self, recorded: RecordedEvent, entry: NewEntry) -> None:
-        add(self._connection, self._scope_of(recorded.stream), recorded, entry)
-
-    def _label(self, recorded: RecordedEvent, labels: Mapping[str, str]) -> None:
-        label(self._connection, self._scope_of(recorded.stream), labels)
+    def _forget_records(self, recorded: RecordedEvent, ids: Collection[str]) -> None:
+        for record_id in ids:
+            self._forget(recorded, "kind <> ? AND source = ?", Kind.MESSAGE, record_id)
+        if ids:
+            supersede_again(self._connection, self._scope_of(recorded.stream))
 
     def _events_before(self, stream: StreamId, version: int) -> Iterator[RecordedEvent]:
         # A later event may be encrypted with a key that is lost.
@@ -194,108 +242,38 @@ class Index:
     def _scope_of(self, stream: StreamId) -> Scope:
         if (known := self._ids.get(stream)) is not None:
             return known
-        namespace = self._id("namespaces(name)", "name = ?", (stream.namespace,))
+        namespace = self._id("namespaces", name=stream.namespace)
         create_tables_of(self._connection, namespace)
-        of_namespace = (namespace, stream.name)
-        scope = Scope(namespace, self._id("conversations(namespace, name)", "namespace = ? AND name = ?", of_namespace))
+        scope = Scope(namespace, self._id("conversations", namespace=namespace, name=stream.name))
         if len(self._ids) >= IDS_KEPT_MAX:
             self._ids.clear()
         self._ids[stream] = scope
         return scope
 
-    def _id(self, columns: str, matches: str, values: tuple[Any, ...]) -> int:
-        table = columns.partition("(")[0]
+    def _id(self, table: str, **columns: object) -> int:
+        """The number of the row with these `columns`, which is made if it is not there."""
+        values = tuple(columns.values())
+        matches = " AND ".join(f"{column} = ?" for column in columns)
         row = self._connection.execute(f"SELECT id FROM {table} WHERE {matches}", values).fetchone()
         if row is not None:
             return int(row[0])
         places = ", ".join("?" * len(values))
-        self._connection.execute(f"INSERT INTO {columns} VALUES({places})", values)
+        self._connection.execute(f"INSERT INTO {table}({', '.join(columns)}) VALUES({places})", values)
         return int(self._connection.last_insert_rowid())
 
 
-IDS_KEPT_MAX = 4_096
-"""Conversations whose numbers are kept in memory."""
-
-
-def _labelled(index: Index, recorded: RecordedEvent, event: ConversationOpened | SettingsChanged) -> None:
-    index._label(recorded, event.settings.labels)
-
-
-def _message_appended(index: Index, recorded: RecordedEvent, event: MessageAppended) -> None:
-    message, text = event.message, text_of(event)
-    index._add(
-        recorded,
-        NewEntry(Kind.MESSAGE, message.role, event.number, event.number, "", text, message.labels),
-    )
-    if message.role is Role.USER:
-        index._unanswered[recorded.position] = text
-    if message.role is Role.ASSISTANT:
-        index._keep_standing(recorded, event)
-
-
-def _rules_dropped(index: Index, recorded: RecordedEvent, event: RulesDropped) -> None:
-    index._drop_rules(recorded, event.rules)
-
-
-def _completed(index: Index, recorded: RecordedEvent, event: SummarizationCompleted) -> None:
-    record = event.record
-    first, last = min(r.first for r in record.covered), max(r.last for r in record.covered)
-    kind = Kind.SUMMARY if record.episode is None else Kind.EPISODE
-    index._add(recorded, NewEntry(kind, None, first, last, record.id, text_of(event)))
-
-
-def _revoked(index: Index, recorded: RecordedEvent, event: SummaryRevoked) -> None:
-    _forget_records(index, recorded, event.revoked_ids)
-
-
-def _rewound(index: Index, recorded: RecordedEvent, event: ConversationRewound) -> None:
-    index._forget(recorded, "kind = ? AND first > ?", Kind.MESSAGE, event.to)
-    _forget_records(index, recorded, event.revoked_ids)
-
-
-def _redacted(index: Index, recorded: RecordedEvent, event: MessagesRedacted) -> None:
-    for one in ranges_of(event.numbers):
-        index._forget(recorded, "kind = ? AND first BETWEEN ? AND ?", Kind.MESSAGE, one.first, one.last)
-    _forget_records(index, recorded, event.revoked_ids)
-
-
-def _erased(index: Index, recorded: RecordedEvent, _event: ConversationErased) -> None:
-    index._forget(recorded, "TRUE")
-    index._label(recorded, {})
-
-
-def _archived(index: Index, recorded: RecordedEvent, _event: ConversationArchived) -> None:
-    index._forget(recorded, "TRUE")
-
-
-def _unarchived(index: Index, recorded: RecordedEvent, _event: ConversationUnarchived) -> None:
-    """Index the events again that are back in their places."""
-    index._forget(recorded, "TRUE")
-    for earlier in index._events_before(recorded.stream, recorded.version):
-        if earlier.type not in (ConversationArchived.__name__, ConversationUnarchived.__name__):
-            index._apply(earlier)
-    index._unanswered.clear()
-
-
-def _forget_records(index: Index, recorded: RecordedEvent, ids: Collection[str]) -> None:
-    for record_id in ids:
-        index._forget(recorded, "kind <> ? AND source = ?", Kind.MESSAGE, record_id)
-    if ids:
-        supersede_again(index._connection, index._scope_of(recorded.stream))
-
-
 _INDEXED: Mapping[str, Callable[[Index, RecordedEvent, Any], None]] = {
-    "ConversationOpened": _labelled,
-    "SettingsChanged": _labelled,
-    "MessageAppended": _message_appended,
-    "RulesDropped": _rules_dropped,
-    "SummarizationCompleted": _completed,
-    "SummaryRevoked": _revoked,
-    "ConversationRewound": _rewound,
-    "MessagesRedacted": _redacted,
-    "ConversationErased": _erased,
-    "ConversationArchived": _archived,
-    "ConversationUnarchived": _unarchived,
+    "ConversationOpened": Index._labelled,
+    "SettingsChanged": Index._labelled,
+    "MessageAppended": Index._message_appended,
+    "RulesDropped": Index._rules_dropped,
+    "SummarizationCompleted": Index._completed,
+    "SummaryRevoked": Index._revoked,
+    "ConversationRewound": Index._rewound,
+    "MessagesRedacted": Index._redacted,
+    "ConversationErased": Index._erased,
+    "ConversationArchived": Index._archived,
+    "ConversationUnarchived": Index._unarchived,
 }
 """Events that are indexed."""
 
