@@ -17,7 +17,7 @@ from abridged.service.codec.values import timestamp
 from abridged.service.conversations.changes import Changes
 from abridged.service.conversations.conversations import Conversations
 from abridged.service.passes.queue import Backlog
-from abridged.service.recall.recall import Recall, Standing
+from abridged.service.recall.recall import IndexReached, Recall
 from abridged.v1 import server_info_service_pb2, server_info_service_pb2_grpc
 
 CAPABILITIES = (
@@ -71,16 +71,16 @@ class ServerInfoServicer(server_info_service_pb2_grpc.ServerInfoServiceServicer)
         self, request: _pb.GetServerInfoRequest, context: Any
     ) -> _pb.GetServerInfoResponse:  # the contract's name
         namespace = current_caller().namespace
-        standing = None if self._recall is None else await asyncio.to_thread(self._recall.standing, namespace)
+        reached = None if self._recall is None else await asyncio.to_thread(self._recall.reached, namespace)
         return _pb.GetServerInfoResponse(
             version=self._facts.version,
-            capabilities=sorted((*CAPABILITIES, *_searches(standing))),
+            capabilities=sorted((*CAPABILITIES, *_searches(reached))),
             limits=_pb.Limits(**self._facts.limits),
             log_id=self._facts.log_id,
             namespace=namespace,
             summarizer_models=self._facts.models,
             start_time=timestamp(self._facts.started_us),
-            recall=None if standing is None else _recall_info(standing),
+            recall=None if reached is None else _recall_info(reached),
             counter=self._facts.counter,
             counts_exactly=self._facts.counts_exactly,
         )
@@ -110,18 +110,18 @@ class ServerInfoServicer(server_info_service_pb2_grpc.ServerInfoServiceServicer)
         return _pb.WaitIdleResponse(idle=state.due_pass is None, pending=int(state.due_pass is not None))
 
 
-def _searches(standing: Standing | None) -> tuple[str, ...]:
-    if standing is None:
+def _searches(reached: IndexReached | None) -> tuple[str, ...]:
+    if reached is None:
         return ()
-    return ("recall.meaning", "recall.words") if standing.embedder else ("recall.words",)
+    return ("recall.meaning", "recall.words") if reached.embedder else ("recall.words",)
 
 
-def _recall_info(standing: Standing) -> _pb.RecallInfo:
+def _recall_info(reached: IndexReached) -> _pb.RecallInfo:
     return _pb.RecallInfo(
-        embedder=standing.embedder,
-        dimension=standing.dimension,
-        head_position=standing.head,
-        words_position=standing.words,
-        vectors_position=standing.vectors,
-        stopped=standing.stopped,
+        embedder=reached.embedder,
+        dimension=reached.dimension,
+        head_position=reached.head,
+        words_position=reached.words,
+        vectors_position=reached.vectors,
+        stopped=reached.stopped,
     )

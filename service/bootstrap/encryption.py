@@ -18,8 +18,8 @@ from abridged.eventlog.rows import StoredRows
 from abridged.eventlog.salvage import Meaning
 from abridged.eventlog.verification import LogVerification
 from abridged.service.bootstrap.backends import keys_in_database
-from abridged.service.bootstrap.look import is_encrypted, looked_at
 from abridged.service.bootstrap.open_log import require_no_archives
+from abridged.service.bootstrap.stored import is_encrypted, read_stored
 from abridged.service.codec.events import CLEAR
 from abridged.service.config.settings import EncryptionSettings, Settings
 from abridged.service.conversations.row import Row
@@ -75,7 +75,7 @@ def require_own_keys(settings: Settings) -> None:
     require_keys(settings)
     if (place := key_place(settings)).exists():
         with _existing(place) as keys:
-            looked_at(settings.log, lambda log, _: require_own(keys, log, log.event_count(), CLEAR))
+            read_stored(settings.log, lambda log, _: require_own(keys, log, log.event_count(), CLEAR))
 
 
 def keys_of(settings: Settings) -> str:
@@ -83,7 +83,7 @@ def keys_of(settings: Settings) -> str:
     SettingUnusable if it has archived conversations."""
     require_own_keys(settings)
     place = key_place(settings)
-    looked_at(settings.log, _require_no_archives)
+    read_stored(settings.log, _require_no_archives)
     if not place.exists():
         return f"data keys at {place.name} will be made"
     with _existing(place) as keys:

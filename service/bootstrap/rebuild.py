@@ -15,9 +15,9 @@ from abridged.eventlog.errors import LogCorrupt, LogEncrypted
 from abridged.eventlog.event import StreamId
 from abridged.service.bootstrap.backends import log_backend
 from abridged.service.bootstrap.core import open_unserved
-from abridged.service.bootstrap.look import is_encrypted
 from abridged.service.bootstrap.open_log import require_no_archives
 from abridged.service.bootstrap.progress import ProgressSteps
+from abridged.service.bootstrap.stored import is_encrypted
 from abridged.service.config.settings import Settings
 from abridged.service.conversations.rebuild import Rebuild, RebuildReport, Rebuilt
 from abridged.service.conversations.row import READ_TABLE

@@ -18,8 +18,8 @@ from abridged.client import Patience, SidecarError
 from abridged.eventlog.backend import StoredBackend
 from abridged.eventlog.errors import EventLogError, LogForeign
 from abridged.service.bootstrap.backends import NO_CRYPTOGRAPHY, stored_backend
-from abridged.service.bootstrap.look import is_encrypted
 from abridged.service.bootstrap.recall import embedded_dimension, index_bytes, lacking
+from abridged.service.bootstrap.stored import is_encrypted
 from abridged.service.cli.configured import configuration
 from abridged.service.cli.failures import CHECK_DATABASE, CHECK_KEYS, GIVE_KEY, CommandFailed
 from abridged.service.cli.options import Invocation, sidecar_options

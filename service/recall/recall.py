@@ -68,7 +68,7 @@ class Hits(NamedTuple):
     position: int
 
 
-class Standing(NamedTuple):
+class IndexReached(NamedTuple):
     """The positions that the index has reached, as one namespace may know them.
 
     Attributes:
@@ -127,11 +127,11 @@ class Recall:
             await self.projection.stop_vectors(changed)
             raise RecallStopped(str(changed)) from changed
 
-    def standing(self, namespace: str) -> Standing:
+    def reached(self, namespace: str) -> IndexReached:
         """Return the positions that the index has reached, without a sign of other namespaces' events between them."""
         head, progress = self._log.head_of(namespace), self.projection.progress
         embedder = self.projection.embedder
-        return Standing(
+        return IndexReached(
             embedder="" if embedder is None else embedder.name,
             dimension=self.projection.dimension,
             head=head,
@@ -168,11 +168,11 @@ class Recall:
 
     async def _search(self, search: Search, asked: Asked | None) -> Hits:
         for entries_max in dict.fromkeys((min(2 * search.limit, ENTRIES_MAX), ENTRIES_MAX)):
-            found, entries, gone = await self._standing_entries(search, entries_max, asked)
+            found, entries, gone = await self._kept_entries(search, entries_max, asked)
             if gone:
                 # Of an exchange whose best message was rewound, another one may stand.
                 search = replace(search, gone={**search.gone, **gone})
-                found, entries, _ = await self._standing_entries(search, entries_max, asked)
+                found, entries, _ = await self._kept_entries(search, entries_max, asked)
             hits = await asyncio.to_thread(self._page, search, entries)
             if len(hits) == search.limit or len(found.entries) < entries_max:
                 break
@@ -194,20 +194,20 @@ class Recall:
         except KeyLost:
             return True
 
-    async def _standing_entries(
+    async def _kept_entries(
         self, search: Search, entries_max: int, asked: Asked | None
     ) -> tuple[Found, list[Entry], dict[str, tuple[MessageRange, ...]]]:
         """The index's answer, its entries that are not taken back, and the gone messages of conversations where one
         was. A page that is full asks for no further state."""
         found, late = await asyncio.to_thread(self._found, search, entries_max, asked)
         states: dict[str, Conversation | None] = {}
-        standing: list[Entry] = []
+        entries: list[Entry] = []
         gone: dict[str, tuple[MessageRange, ...]] = {}
         for entry in found.entries:
             name, state = entry.conversation, None
             if name in late:
                 if name not in states:
-                    if len(standing) >= search.limit:
+                    if len(entries) >= search.limit:
                         break
                     states[name] = await self._state(StreamId(search.namespace, name))
                 state = states[name]
@@ -220,8 +220,8 @@ class Recall:
                 kept = without((entry.exchange,), left_out)
                 opening = None if kept[0].first > entry.exchange.first else entry.opening
                 entry = entry._replace(exchange=MessageRange(kept[0].first, kept[-1].last), opening=opening)
-            standing.append(entry)
-        return found, standing, gone
+            entries.append(entry)
+        return found, entries, gone
 
     async def _state(self, stream: StreamId) -> Conversation | None:
         try:

@@ -1,4 +1,4 @@
-"""Looks into a log that a sidecar may be writing."""
+"""Reads a log that a sidecar may be writing."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from abridged.service.conversations.row import READ_TABLE, Row
 T = TypeVar("T")
 
 
-def looked_at(settings: LogSettings, look: Callable[[LogVerification, StoredRows[Row]], T]) -> T | None:
-    """Return what `look` finds in the log of `settings`, without its keys; None if there is no log."""
+def read_stored(settings: LogSettings, read: Callable[[LogVerification, StoredRows[Row]], T]) -> T | None:
+    """Return what `read` finds in the log of `settings`, without its keys; None if there is no log."""
     stored = stored_backend(settings)
     if not stored.log_id():
         return None
     rows = stored.rows(READ_TABLE)
     with stored.verification(rows, is_owned=False) as log:
-        return look(log, rows)
+        return read(log, rows)
 
 
 def is_encrypted(settings: LogSettings) -> bool:
     """Return whether the log of `settings` is there and encrypted; no key is needed."""
-    found = looked_at(settings, lambda log, _: newest_encrypted(log, log.event_count(), CLEAR) is not None)
+    found = read_stored(settings, lambda log, _: newest_encrypted(log, log.event_count(), CLEAR) is not None)
     return bool(found)
