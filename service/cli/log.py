@@ -46,7 +46,7 @@ def log() -> None:
     file, but for a backup and for figures."""
 
 
-@log.command()
+@log.command(short_help="Report what is damaged in LOG.")
 @log_argument
 @settings_options
 @click.option("--all", "is_all", is_flag=True, help=f"Print every finding, also more than {LINES_MAX}.")
@@ -83,7 +83,7 @@ def verify(invocation: Invocation, *, place: LogSettings | None, name: str | Non
     say(f"ok: {summary}")
 
 
-@log.command()
+@log.command(short_help="Rebuild the read table of LOG.")
 @log_argument
 @settings_options
 @click.pass_obj
@@ -116,7 +116,7 @@ def rebuild(invocation: Invocation, place: LogSettings | None, name: str | None)
     say(f"ok: {number_of(done.conversations, 'conversation')} from {number_of(done.events, 'event')}")
 
 
-@log.command()
+@log.command(short_help="Rebuild the search index of LOG.")
 @log_argument
 @settings_options
 @click.pass_obj
@@ -143,7 +143,7 @@ def reindex(invocation: Invocation, place: LogSettings | None, name: str | None)
     say(f"ok: {number_of(done.words, 'event')}")
 
 
-@log.command()
+@log.command(short_help="Make a log of what a damaged file can prove.")
 @click.argument("damaged", type=LogPlace())
 @click.argument("new", type=LogPlace())
 @settings_options
@@ -169,7 +169,7 @@ def salvage(invocation: Invocation, damaged: LogSettings, new: LogSettings) -> N
     say(f"ok: {done}")
 
 
-@log.command("export")
+@log.command("export", short_help="Write the events of LOG as lines of JSON.")
 @log_argument
 @click.option(
     "--conversation",
@@ -211,7 +211,7 @@ def export(
     export_log(settings, log_of(place, name, settings), sys.stdout.buffer, choice, to="standard output")
 
 
-@log.command("import")
+@log.command("import", short_help="Create LOG from exported LINES.")
 @click.argument("lines", type=click.File("rb"))
 @log_argument
 @settings_options
@@ -227,7 +227,7 @@ def import_(invocation: Invocation, lines: BinaryIO, place: LogSettings | None, 
     say(f"ok: {number_of(done.conversations, 'conversation')} from {number_of(done.events, 'event')}")
 
 
-@log.command()
+@log.command(short_help="Copy LOG into a new FILE, while sidecars go on.")
 @click.argument("places", metavar="[LOG] FILE", nargs=-1, required=True, type=LogPlace())
 @name_option
 @settings_options
@@ -255,7 +255,7 @@ def backup(invocation: Invocation, *, places: Sequence[LogSettings], name: str |
         say(f"ok: {backed_up(found, to.path, progress)}")
 
 
-@log.command()
+@log.command(short_help="Create LOG from the FILE of a backup.")
 @click.argument("file", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @log_argument
 @click.option("--replace", "replaces", is_flag=True, help="Move the log that is there aside, to LOG.replaced.")
@@ -283,7 +283,7 @@ def restore(invocation: Invocation, *, file: Path, place: LogSettings | None, na
         say(f"ok: {restored(found, file, progress, replaces=replaces)}")
 
 
-@log.command()
+@log.command(short_help="Wrap the data keys of LOG with the operator's first key.")
 @log_argument
 @settings_options
 @click.pass_obj
@@ -316,7 +316,7 @@ def rewrap(invocation: Invocation, place: LogSettings | None, name: str | None) 
     say(f"ok: {number_of(done.wrapped, 'data key')}")
 
 
-@log.command()
+@log.command(short_help="Count what LOG has.")
 @log_argument
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @settings_options
@@ -343,7 +343,7 @@ def stats(invocation: Invocation, place: LogSettings | None, name: str | None, *
         print_stats(found, str(backend))
 
 
-@log.command("replay")
+@log.command("replay", short_help="Fold exported logs, or append chats under other settings.")
 @click.argument("lines", metavar="FILES...", nargs=-1, required=True, type=LogLines())
 @name_option
 @click.option(
