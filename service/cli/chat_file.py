@@ -27,6 +27,7 @@ LINE_BYTES_MAX = 64 << 20
 """A chat of a hundred thousand messages; parsed, it takes about four times as much memory."""
 
 FAULTS_PER_MESSAGE_MAX = 3
+NO_JSON = "is not JSON:"
 _FORMS = {
     "dict_type": "must be an object",
     "list_type": "must be a list",
@@ -239,4 +240,4 @@ def _explained(error: ValidationError) -> str:
     places = ((".".join(str(part) for part in one["loc"]), _FORMS.get(one["type"], one["msg"])) for one in found)
     # Each line is parsed by itself, so pydantic always says "line 1".
     problems = "; ".join(f"{place} {form}".lstrip() for place, form in places)
-    return problems.replace("Invalid JSON:", "is not JSON:").replace("at line 1 column", "at column")
+    return problems.replace("Invalid JSON:", NO_JSON).replace("at line 1 column", "at column")

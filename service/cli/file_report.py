@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
-from abridged.service.cli.chat_file import Fault
+from abridged.service.cli.chat_file import NO_JSON, Fault
 from abridged.service.cli.failures import HINTS_BY_REASON
 from abridged.service.cli.plain_json import json_text
 from abridged.service.cli.playback import Outcome
@@ -21,6 +21,7 @@ class FileReport:
         self._as_json = as_json_
         self._conversations = self._messages = self._passes = self._records = 0
         self._messages_refused = self._lines_refused = self._over = self._empty = self._failed = 0
+        self._breaks_lines = False
         self._errors: set[str] = set()
         self._reasons: set[str] = set()
 
@@ -43,16 +44,19 @@ class FileReport:
 
     @property
     def advice(self) -> str:
-        """The next step: where to read the reasons, and how to send what is too large."""
+        """The next step: where to read the reasons, and how to mend what is too large or no line of JSON."""
         reasons = "; `abridged summaries CONVERSATION` says why its last pass failed" if self._failed else " and why"
         too_large = f"; what is too large: {HINTS_BY_REASON['TOO_LARGE']}" if "TOO_LARGE" in self._reasons else ""
-        return f"the lines above say which{reasons}{too_large}"
+        lines = "; each line holds one chat: `abridged append --help` shows it" if self._breaks_lines else ""
+        return f"the lines above say which{reasons}{too_large}{lines}"
 
     def fault(self, fault: Fault) -> None:
         if fault.message_id:
             self._messages_refused += 1
         else:
             self._lines_refused += 1
+        # A file that is one document has no second line.
+        self._breaks_lines |= fault.line > 1 and fault.what.startswith(NO_JSON)
         self._reasons.add(fault.reason)
         what = f"{fault.message_id}: {fault.what}" if fault.message_id else fault.what
         say(f"{self._path}:{fault.line}: {what}; skipped", is_error=True)

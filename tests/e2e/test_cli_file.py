@@ -118,6 +118,17 @@ def test_a_chat_with_a_message_that_is_refused_is_refused_whole(play, tmp_path):
     assert "abridged: chats.jsonl: 3 lines refused, 5 messages refused\n" in ran.err
 
 
+def test_a_chat_that_is_wrapped_over_lines_is_told_the_form_once(play):
+    """Each line has its fault, and what a line has to be stands at the end; one bad chat of many is not that."""
+    wrapped = play(json.dumps(chat("wrapped", "hello"), indent=1))
+    first = play("no JSON", chat("first", "hello"))
+
+    assert wrapped.code == first.code == 1
+    assert wrapped.err.count(": is not JSON: ") > 2
+    assert wrapped.err.count("each line holds one chat") == 1
+    assert "each line" not in first.err
+
+
 @pytest.fixture
 def to(sidecar):
     return ("--address", sidecar.address)
