@@ -94,9 +94,8 @@ def call(
 def failure_at(address: str, error: SidecarError, *, hints: Mapping[str, str] = NO_HINTS) -> CommandFailed:
     """Return a call's error as a failure; says so if `address` is an HTTP port, which a gRPC client cannot see."""
     if error.code == "UNAVAILABLE" and not error.reason and _answers_http(address):
-        return CommandFailed(
-            f"{address} is an HTTP port: health and metrics, no calls", hint="use the port of server.listen (gRPC)"
-        )
+        what = f"{address} is an HTTP port, which takes calls as JSON, and none over gRPC"
+        return CommandFailed(what, hint="use the port of server.listen")
     return of_sidecar_error(error, hints=hints)
 
 
