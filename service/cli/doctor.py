@@ -8,7 +8,7 @@ import stat
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from http import HTTPStatus
 from pathlib import Path
 
@@ -40,6 +40,7 @@ _MARKS = {OK: "green", WARN: "yellow", FAIL: "red", SKIP: ""}
 TIMEOUT_S = 3.0
 OWN_CHECKS = "run `abridged doctor` with that sidecar's --config and without client.address, which --address sets too"
 SAME_SETTINGS = "start the sidecar and the doctor with the same --config file, or the same variables ABRIDGED_*"
+OF_THESE = "if the sidecar has this host and key, too"
 FORGET_INDEX = "put it on an encrypted disk; or unset recall.path, and remove the file"
 REINDEX = "stop the sidecar and run `abridged log reindex`"
 UNANSWERED = "it loads, or works for others, or is too slow: see `ollama ps` and the host's own log, then try again"
@@ -101,7 +102,7 @@ async def _examined(settings: Settings, client: ClientSettings, *, named_by: str
     sidecar, info = await _sidecar(client)
     models = tuple(info.summarizer_models) if info is not None else settings.summarizer.models
     findings = [sidecar]
-    if models != (own := settings.summarizer.models):
+    if differ := models != (own := settings.summarizer.models):
         what = f"settings: the sidecar's models are {', '.join(models)}, and {', '.join(own)} in these settings"
         findings.append(Finding(WARN, f"{what}; hosts and keys below are of these settings", SAME_SETTINGS))
     if settings.server.http_listen:
@@ -113,7 +114,10 @@ async def _examined(settings: Settings, client: ClientSettings, *, named_by: str
         models = (*models, *(model for model in settings.titles.models if model not in models))
     if not any(model.startswith("ollama:") for model in models):
         findings.append(Finding(OK, f"Ollama is not asked: the models are {', '.join(models)}"))
-    findings += await examined_models(settings, models, asks=asks)
+    asked = await examined_models(settings, models, asks=asks)
+    if differ:
+        asked = [replace(each, hint=f"{OF_THESE}: {each.hint}" if each.hint else "") for each in asked]
+    findings += asked
     findings += await _search(settings, info)
     if settings.log.backend != "memory":
         serving = info.log_id if info is not None else ""
@@ -163,7 +167,10 @@ def _readiness(address: str) -> Iterator[Finding]:
 async def examined_models(settings: Settings, models: Sequence[str], *, asks: bool) -> list[Finding]:
     """Return each provider's findings about its hosts and `models`; `asks` has each model's speed measured."""
     findings: list[Finding] = []
+    used = {provider.name for provider in settings.providers if provider.models}
     for provider in settings.providers_of(models):
+        if not provider.models and provider.name in used:
+            continue  # It would say that nothing uses its settings.
         for server in await provider.inventory(timeout_s=TIMEOUT_S, clock=time.monotonic):
             findings += server.findings
             if asks:

@@ -242,13 +242,18 @@ def test_the_doctor_says_that_the_sidecar_has_other_models_than_its_own_settings
     """Hosts and keys are those of its own settings, which may be none of the sidecar's."""
     with served(tmp_path) as sidecar:
         same = abridged("doctor", *own_settings(sidecar))
-        other = abridged("doctor", *own_settings(sidecar), "--set", "summarizer.models=openai:gpt")
+        given = ("--set", "summarizer.models=openai:gpt", "--set", f"openai.url=http://{NOBODY}/v1")
+        other = abridged("doctor", *own_settings(sidecar), *given)
+        titles = ("--set", "titles.enabled=true", "--set", "titles.models=openai:gpt")
+        away = abridged("doctor", *own_settings(sidecar), *given, *titles)
 
     assert "settings:" not in same.out
     assert finding("settings", other) == (
         "warn  settings: the sidecar's models are extractive:default, and openai:gpt in these settings; hosts and keys "
         "below are of these settings"
     )
+    assert "set but not used" not in other.out
+    assert "if the sidecar has this host and key, too: passes fail until it responds" in away.out
 
 
 def test_the_doctor_asks_whether_a_sidecar_that_answers_is_ready(tmp_path):
