@@ -47,7 +47,8 @@ class SidecarError(Exception):
     """A call failed.
 
     `code` is the gRPC status by name, `reason` the name of an ErrorReason without its prefix, empty when no sidecar
-    answered. `violations` has the fields of an INVALID_ARGUMENT with what is wrong with each.
+    answered. `message` says what happened; the error's text begins with the reason or, without one, with the code.
+    `violations` has the fields of an INVALID_ARGUMENT with what is wrong with each.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class SidecarError(Exception):
         retry_after_s: float | None = None,
         retryable: bool = False,
     ) -> None:
-        super().__init__(message)
+        super().__init__(f"{reason or code}: {message}")
         self.code = code
         self.reason = reason
         self.message = message
