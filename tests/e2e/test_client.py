@@ -532,6 +532,20 @@ def test_the_fixtures_of_pytest_give_each_test_a_sidecar(tmp_path):
     assert "3 passed" in suite_of(tmp_path, SUITE)
 
 
+LISTED = """
+import pytest
+
+@pytest.mark.abridged(settings=["policy.trigger_token_ratio=0.9"])
+def test_is_not_run(abridged):
+    pass
+"""
+
+
+def test_a_mark_with_a_list_of_settings_is_told_what_settings_are(tmp_path):
+    """The list is how a command line takes them."""
+    assert 'TypeError: settings must be a mapping, such as {"policy.trigger' in suite_of(tmp_path, LISTED)
+
+
 SHARED = """
 import pytest
 

@@ -125,7 +125,7 @@ class AsyncConversations(AbstractAsyncContextManager["AsyncConversations"]):
         self,
         appends: AsyncIterable[tuple[str, Iterable[Message | Mapping[str, Any]]]],
         *,
-        settings: ConversationSettings | None = None,
+        settings: ConversationSettings | Mapping[str, Any] | None = None,
     ) -> AsyncIterator[AppendMessagesResponse | SidecarError]:
         """Append batches to conversations by one stream; yields for each, in order, its response or its refusal.
 
@@ -152,7 +152,8 @@ class AsyncConversations(AbstractAsyncContextManager["AsyncConversations"]):
     async def watch(self, conversation_id: str, *, after_version: int = 0) -> AsyncIterator[WatchConversationResponse]:
         """Events of a conversation after a version and the progress of its passes, then live, without end.
 
-        A stream that breaks is resumed after the newest event that was yielded.
+        A conversation begins with its first append: one without is refused, as CONVERSATION_NOT_FOUND. A stream that
+        breaks is resumed after the newest event that was yielded.
         """
         attempt = 0
         while True:

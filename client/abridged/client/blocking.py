@@ -115,7 +115,7 @@ class Conversations(AbstractContextManager["Conversations"]):
         self,
         appends: Iterable[tuple[str, Iterable[Message | Mapping[str, Any]]]],
         *,
-        settings: ConversationSettings | None = None,
+        settings: ConversationSettings | Mapping[str, Any] | None = None,
     ) -> Iterator[AppendMessagesResponse | SidecarError]:
         """Append batches to conversations by one stream; yields for each, in order, its response or its refusal.
 
@@ -139,7 +139,8 @@ class Conversations(AbstractContextManager["Conversations"]):
     def watch(self, conversation_id: str, *, after_version: int = 0) -> Iterator[WatchConversationResponse]:
         """Events of a conversation after a version and the progress of its passes, then live, without end.
 
-        A stream that breaks is resumed after the newest event that was yielded.
+        A conversation begins with its first append: one without is refused, as CONVERSATION_NOT_FOUND. A stream that
+        breaks is resumed after the newest event that was yielded.
         """
         attempt = 0
         while True:

@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from google.protobuf.duration_pb2 import Duration
 
+from abridged.client.arguments import list_of, one_of, settings_of
 from abridged.client.messages import message_of
 from abridged.v1 import conversation_service_pb2, server_info_service_pb2, text_service_pb2
 from abridged.v1.conversation_pb2 import Conversation, ConversationSettings, Summarization, TokenUsage
@@ -56,6 +57,9 @@ HISTORY_TOOLS = ("expand", "search")
 
 SEARCH_MODES = ("both", "meaning", "words")
 """The ways to compare texts that a search may name."""
+
+RATINGS = ("good", "bad")
+"""The ratings that a record may get."""
 
 PAGE_SIZE = 100
 
@@ -110,7 +114,7 @@ def append(
     *,
     form: str = "",
     system: Any = None,
-    settings: ConversationSettings | None = None,
+    settings: ConversationSettings | Mapping[str, Any] | None = None,
     request_id: str = "",
     expected_version: int | None = None,
     replace_after: int | None = None,
@@ -125,11 +129,11 @@ def append(
 
     A message is the contract's, or a mapping with `role` (system, user, assistant, tool) and `content`. One without an
     id gets one for this call, under which its retries send it. `request_id`, the caller's, makes the same append after
-    a crash append nothing twice. `settings` count if the conversation is new. `replace_after` removes the messages
-    after this number in the same commit.
+    a crash append nothing twice. `settings`, which may be a mapping, count if the conversation is new. `replace_after`
+    removes the messages after this number in the same commit.
 
-    `rendering`, or another option of the window, has the response contain it, or say why not; `wait_s`
-    waits for a pass that is pending.
+    `rendering`, or another option of the window, has the response contain it, or say why not; without any of them its
+    `context` is unset, and without `rendering` the `rendered_json` is empty. `wait_s` waits for a pass that is pending.
 
     `form`, one of FORMS, says that each message is what that API's requests have in `messages`, or what its library
     returned; all of it is kept. `system`, Anthropic's, becomes the system prompt, in place of the one before.
@@ -162,18 +166,20 @@ def _rendered_request(
     messages: Iterable[Any],
     form: str,
     system: Any,
-    settings: ConversationSettings | None,
+    settings: ConversationSettings | Mapping[str, Any] | None,
     request_id: str,
 ) -> Any:
     """The request for an append of an API's own messages."""
     if form not in FORMS:
         raise ValueError(f"form must be one of {', '.join(FORMS)}")
-    body: dict[str, Any] = {"messages": [_plain(message, form) for message in messages]}
+    body: dict[str, Any] = {
+        "messages": [_plain(message, form) for message in list_of("messages", "messages", messages)]
+    }
     if system is not None:
         body["system"] = system
     rendered = _pb.RenderedMessages(rendering=_rendering(form), json=json.dumps(body))
     return _pb.AppendMessagesRequest(
-        conversation_id=conversation_id, rendered=rendered, settings=settings, request_id=request_id
+        conversation_id=conversation_id, rendered=rendered, settings=settings_of(settings), request_id=request_id
     )
 
 
@@ -188,15 +194,17 @@ def _plain(message: Any, form: str) -> Any:
 def append_request(
     conversation_id: str,
     messages: Iterable[Message | Mapping[str, Any] | Dumpable],
-    settings: ConversationSettings | None = None,
+    settings: ConversationSettings | Mapping[str, Any] | None = None,
     *,
     request_id: str = "",
 ) -> Any:
     """The request for an append of messages that all have ids, or of which the server makes them from `request_id`."""
     request = _pb.AppendMessagesRequest(
         conversation_id=conversation_id,
-        messages=[message_of(place, message) for place, message in enumerate(messages)],
-        settings=settings,
+        messages=[
+            message_of(place, message) for place, message in enumerate(list_of("messages", "messages", messages))
+        ],
+        settings=settings_of(settings),
         request_id=request_id,
     )
     if not request_id:
@@ -220,7 +228,8 @@ def context(
     wait_s: float = 0.0,
     with_notice: bool = False,
 ) -> Call[GetContextResponse]:
-    """Return the window to send. `rendering` is one of RENDERINGS, whose JSON is `rendered_json` of the response.
+    """Return the window to send. `rendering` is one of RENDERINGS, whose JSON is `rendered_json` of the response; that
+    is empty without it.
 
     The call returns a window over the budget with `over_limit` set; under `max_tokens` it fails instead, or with `clip`
     cuts long messages to excerpts. `original` ignores summaries. `min_version` and `wait_s` wait for messages and for a
@@ -247,7 +256,7 @@ def context(
 
 def update(
     conversation_id: str,
-    settings: ConversationSettings,
+    settings: ConversationSettings | Mapping[str, Any],
     paths: Sequence[str],
     *,
     expected_version: int | None = None,
@@ -255,9 +264,9 @@ def update(
     """Change the settings that `paths` name, such as `model` or `policy.enabled`; one that `settings` leaves unset gets
     its default back."""
     request = _pb.UpdateConversationRequest(
-        conversation_id=conversation_id, settings=settings, expected_version=expected_version
+        conversation_id=conversation_id, settings=settings_of(settings), expected_version=expected_version
     )
-    request.update_mask.paths.extend(paths)
+    request.update_mask.paths.extend(list_of("names of settings", "paths", paths))
     return Call("ConversationService/UpdateConversation", request, _whole)
 
 
@@ -337,7 +346,7 @@ def originals(
     if summary_id:
         request.summary_id = summary_id
     elif numbers:
-        request.numbers.numbers.extend(numbers)
+        request.numbers.numbers.extend(_numbers(numbers))
     else:
         request.messages.CopyFrom(MessageRange(first=first, last=last))
     return Listing("ConversationService/ExpandSummary", request, lambda page: (*page.too_large, *page.messages))
@@ -352,7 +361,7 @@ def search(
     request = _pb.SearchHistoryRequest(
         conversation_id=conversation_id,
         query=query,
-        mode=SearchMode.Value(f"SEARCH_MODE_{(mode or 'unspecified').upper()}"),
+        mode=SearchMode.Value(f"SEARCH_MODE_{one_of('mode', mode, SEARCH_MODES) if mode else 'UNSPECIFIED'}"),
         page_size=limit,
         max_tokens=max_tokens,
     )
@@ -392,7 +401,7 @@ def rate(conversation_id: str, summary_id: str, rating: str, *, comment: str = "
     request = _pb.RateSummaryRequest(
         conversation_id=conversation_id,
         summary_id=summary_id,
-        rating=Rating.Value(f"RATING_{rating.upper()}"),
+        rating=Rating.Value(f"RATING_{one_of('rating', rating, RATINGS)}"),
         comment=comment,
     )
     return Call("ConversationService/RateSummary", request, lambda _: None)
@@ -400,13 +409,13 @@ def rate(conversation_id: str, summary_id: str, rating: str, *, comment: str = "
 
 def pin(conversation_id: str, numbers: Sequence[int]) -> Call[PinMessagesResponse]:
     """Keep messages in the window for good."""
-    request = _pb.PinMessagesRequest(conversation_id=conversation_id, numbers=numbers)
+    request = _pb.PinMessagesRequest(conversation_id=conversation_id, numbers=_numbers(numbers))
     return Call("ConversationService/PinMessages", request, _whole)
 
 
 def unpin(conversation_id: str, numbers: Sequence[int]) -> Call[UnpinMessagesResponse]:
     """Let passes cover messages again."""
-    request = _pb.UnpinMessagesRequest(conversation_id=conversation_id, numbers=numbers)
+    request = _pb.UnpinMessagesRequest(conversation_id=conversation_id, numbers=_numbers(numbers))
     return Call("ConversationService/UnpinMessages", request, _whole)
 
 
@@ -417,13 +426,14 @@ def drop_rules(conversation_id: str, number: int, *, text: str = "") -> Call[Dro
 
 
 def rewind(conversation_id: str, to_version: int) -> Call[RewindConversationResponse]:
-    """Remove the messages after a number."""
+    """Remove the messages after the one with the number `to_version`, which stays; 0 removes all."""
     request = _pb.RewindConversationRequest(conversation_id=conversation_id, to_version=to_version)
     return Call("ConversationService/RewindConversation", request, _whole)
 
 
 def fork(conversation_id: str, fork_id: str, *, to_version: int | None = None) -> Call[ForkConversationResponse]:
-    """Begin `fork_id` as the conversation stands, or stood when its newest message was number `to_version`."""
+    """Begin `fork_id` as the conversation stands, or stood when its newest message was the one with the number
+    `to_version`."""
     request = _pb.ForkConversationRequest(conversation_id=conversation_id, fork_id=fork_id, to_version=to_version)
     return Call("ConversationService/ForkConversation", request, _whole)
 
@@ -460,7 +470,9 @@ def redact(
 ) -> Call[RedactMessagesResponse]:
     """Take the texts of messages away for good, and with `forks` also in what was forked since; or only count. Waits
     until no byte is left in the log's files."""
-    request = _pb.RedactMessagesRequest(conversation_id=conversation_id, numbers=numbers, forks=forks, dry_run=dry_run)
+    request = _pb.RedactMessagesRequest(
+        conversation_id=conversation_id, numbers=_numbers(numbers), forks=forks, dry_run=dry_run
+    )
     return Call("ConversationService/RedactMessages", request, _whole, wait_s=ERASURE_S)
 
 
@@ -485,7 +497,7 @@ def unarchive(conversation_id: str) -> Call[Conversation]:
 
 def count_tokens(model: str, texts: Sequence[str]) -> Call[CountTokensResponse]:
     """Count the tokens of texts, as the sidecar counts those of this model's messages."""
-    request = text_service_pb2.CountTokensRequest(model=model, texts=texts)
+    request = text_service_pb2.CountTokensRequest(model=model, texts=list_of("texts", "texts", texts))
     return Call("TextService/CountTokens", request, _whole)
 
 
@@ -502,11 +514,19 @@ def server_info() -> Call[GetServerInfoResponse]:
 
 
 def _history_tools(names: Sequence[str]) -> list[HistoryTool.ValueType]:
-    return [HistoryTool.Value(f"HISTORY_TOOL_{name.upper()}") for name in names]
+    listed = list_of(", ".join(HISTORY_TOOLS), "with_tools", names)
+    return [
+        HistoryTool.Value(f"HISTORY_TOOL_{one_of(f'with_tools[{place}]', name, HISTORY_TOOLS)}")
+        for place, name in enumerate(listed)
+    ]
+
+
+def _numbers(numbers: Iterable[int]) -> Iterable[int]:
+    return list_of("numbers", "numbers", numbers)
 
 
 def _rendering(name: str) -> Rendering.ValueType:
-    return Rendering.Value(f"RENDERING_{(name or 'unspecified').upper()}")
+    return Rendering.Value(f"RENDERING_{one_of('rendering', name, RENDERINGS) if name else 'UNSPECIFIED'}")
 
 
 def _set_duration(request: Any, field: str, seconds: float) -> None:

@@ -75,10 +75,12 @@ def start_local(
     A sidecar without a path is one for tests: its log is in memory, and its summaries are made of the messages' own
     sentences, without a model. The sidecar begins with the `lines` of a log that `abridged log export` wrote, if given,
     and leaves them as they are; it writes such lines of its own log to `record` when it stops. The sidecar stops with
-    the block, and with the program, however that ends. `settings` are those of docs/configuration.md, by name. Raises
-    FileNotFoundError without the command, and SidecarError if it does not serve within `within_s` seconds, with what it
-    has written, and at the end if it has not left the `record`.
+    the block, and with the program, however that ends. `settings` are those of docs/configuration.md, a mapping by
+    name; raises TypeError for anything else. Raises FileNotFoundError without the command, and SidecarError if it does
+    not serve within `within_s` seconds, with what it has written, and at the end if it has not left the `record`.
     """
+    if settings is not None and not isinstance(settings, Mapping):
+        raise TypeError('settings must be a mapping, such as {"policy.trigger_token_ratio": "0.9"}')
     with tempfile.TemporaryDirectory(prefix="abridged-") as folder, (Path(folder) / "log").open("w+b") as written:
         address = f"unix:{folder}/sidecar.sock"
         asked = {**(settings or {}), "server.listen": address, "server.http_listen": ""}

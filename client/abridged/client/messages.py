@@ -31,7 +31,7 @@ def message_of(place: int, message: Any) -> Message:
     if isinstance(message, Message):
         return message
     if not isinstance(message, Mapping):
-        raise TypeError(f"messages[{place}]: a {type(message).__name__} is taken with the form of its API")
+        raise TypeError(f"messages[{place}]: must be a Message or a mapping of its fields; {_BY_FORM}")
     role = message.get("role")
     if not isinstance(role, str) or role.lower() not in _ROLES:
         raise ValueError(f"messages[{place}].role: must be one of {', '.join(_ROLES)}")
