@@ -84,10 +84,11 @@ def test_what_a_test_runs_otherwise_is_still_on_the_page():
 
 
 def test_the_snippets_of_the_readme_run(sidecar):
-    """Each as a program of its own, with the sidecar's real port in the place of the default one."""
+    """Each as a program of its own, with the sidecar's real port in the place of the default one; twice, as readers
+    do who change a word of it."""
     snippets = blocks("python")
     assert snippets
-    for snippet in snippets:
+    for snippet in snippets * 2:
         assert "127.0.0.1:7420" in snippet
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", snippet.replace("127.0.0.1:7420", sidecar.address)],

@@ -24,8 +24,9 @@ class OpenAI:
         self.chat = SimpleNamespace(completions=self)
 
     def create(self, *, model: str, messages: list[dict[str, Any]]) -> SimpleNamespace:
-        """Return a completion."""
+        """Return a completion of a chat whose newest message is a question."""
         assert model
+        assert messages[-1]["role"] == "user"
         return SimpleNamespace(
             choices=[SimpleNamespace(message=Answer())], usage=SimpleNamespace(prompt_tokens=10 * len(messages))
         )
