@@ -166,16 +166,20 @@ def test_a_person_chats_by_curl(tmp_path):
 
 @pytest.mark.skipif(NODE is None, reason="needs node")
 def test_a_program_in_javascript_chats(tmp_path):
-    """The snippet of docs/clients.md, with the sidecar's real port in the place of the default one."""
+    """The snippet of docs/clients.md, with the sidecar's real port in the place of the default one; its second run is
+    another turn."""
     (snippet,) = re.findall(r"^```js\n(.*?)^```$", CLIENTS.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     with served(tmp_path) as sidecar:
         program = snippet.replace("127.0.0.1:7421", sidecar.http_address) + "console.log(JSON.stringify(messages));"
         command = [str(NODE), "--input-type=module", "--eval", program]
-        said = subprocess.run(command, capture_output=True, check=True, timeout=PATIENCE_S).stdout
-        window = curl(sidecar.http_address, "GetContext", {"conversationId": "order-1204"})
+        said = [subprocess.run(command, capture_output=True, check=True, timeout=PATIENCE_S).stdout for _ in range(2)]
+        window = curl(sidecar.http_address, "GetContext", {"conversationId": "order-1205"})
 
-    assert json.loads(said) == [{"role": "user", "content": "Where is my order?"}]
-    assert [entry["message"]["id"] for entry in window["messages"]] == ["turn-1", "turn-2"]
+    question = {"role": "user", "content": "Where is my order?"}
+    assert json.loads(said[0]) == [question]
+    assert [message["role"] for message in json.loads(said[1])] == ["user", "assistant", "user"]
+    ids = [entry["message"]["id"] for entry in window["messages"]]
+    assert [name.rpartition("-")[2] for name in ids] == ["question", "answer"] * 2
 
 
 def curl(address: str, method: str, body: dict[str, Any]) -> Any:

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -415,6 +416,7 @@ def test_a_sidecar_that_has_died_says_so_once(tmp_path):
     [
         ("abridged_scope = module", 'lines="log.jsonl"', "mark the module or class instead"),
         ("", '"log.jsonl"', "name what the sidecar begins with"),
+        ("", 'settings=["policy.trigger_token_ratio=0.9"]', "TypeError: settings must be a mapping, such as {"),
         ("abridged_scope = bogus", "", "abridged_scope is one of function, class"),
     ],
 )
@@ -532,18 +534,25 @@ def test_the_fixtures_of_pytest_give_each_test_a_sidecar(tmp_path):
     assert "3 passed" in suite_of(tmp_path, SUITE)
 
 
-LISTED = """
+OWN_COMMAND = """
 import pytest
 
-@pytest.mark.abridged(settings=["policy.trigger_token_ratio=0.9"])
-def test_is_not_run(abridged):
-    pass
+@pytest.fixture
+def abridged_command():
+    return COMMAND
+
 """
 
 
-def test_a_mark_with_a_list_of_settings_is_told_what_settings_are(tmp_path):
-    """The list is how a command line takes them."""
-    assert 'TypeError: settings must be a mapping, such as {"policy.trigger' in suite_of(tmp_path, LISTED)
+def test_the_snippets_of_the_page_of_clients_run(tmp_path):
+    """A program, with the sidecar's real port in the place of the default one, and a suite."""
+    page = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
+    program, suite = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    with served(tmp_path) as sidecar:
+        snippet = program.replace("127.0.0.1:7420", sidecar.address)
+        subprocess.run([sys.executable, "-W", "error", "-c", snippet], check=True, timeout=PATIENCE_S)
+
+    assert "1 passed" in suite_of(tmp_path, OWN_COMMAND + suite)
 
 
 SHARED = """
