@@ -129,6 +129,19 @@ def test_the_readme_shows_what_it_prints(ran):
     assert [line for line in shown if line not in printed] == []
 
 
+def test_the_page_of_windows_has_its_figures(ran):
+    """A record's savings, and what code adds to it."""
+    page = (ROOT / "docs" / "features" / "windows.md").read_text(encoding="utf-8")
+    ((saved, whole, added),) = re.findall(
+        r"such as `([^`]+) tokens`: .* at the end of `make run` ([\d,]+) tokens, ([\d,]+) of them", page, re.DOTALL
+    )
+    (head,) = (line for line in window_of(ran) if " summary-depth:" in line)
+
+    assert f"     record: {saved} tokens, " in ran.out
+    assert head.split()[0] == whole.replace(",", "")
+    assert head.endswith(f"added by code ({added}):")
+
+
 def test_it_prints_the_success_metrics(ran):
     """Scraped from the running sidecar."""
     assert re.search(r'abridged_summarizations_total\{.*outcome="success".*\} \d', ran.out)

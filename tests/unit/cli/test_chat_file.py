@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from io import BytesIO
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +53,18 @@ def test_a_message_keeps_everything_that_the_file_says():
         ),
         (),
     )
+
+
+def test_the_example_of_the_page_is_a_chat():
+    """A reader copies it into a file as it stands."""
+    page = (Path(__file__).parents[3] / "docs" / "features" / "chats.md").read_text(encoding="utf-8")
+    example, *_ = re.findall(r"^```json\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+    (chat,) = read(example.splitlines())
+
+    assert isinstance(chat, FileChat)
+    assert [message.role for message in chat.messages] == [Role.USER, Role.ASSISTANT, Role.TOOL, Role.ASSISTANT]
+    assert chat.faults == ()
 
 
 def test_absent_and_null_fields_are_empty():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +67,16 @@ def completed(
 
 def places(receipt: Receipt, kind: ReceiptKind) -> dict[ReceiptPlace, int]:
     return {line.place: line.count for line in receipt.lines if line.kind is kind}
+
+
+def test_the_page_of_windows_has_the_places_in_their_order():
+    """The first that holds counts."""
+    page = (Path(__file__).parents[3] / "docs" / "features" / "windows.md").read_text(encoding="utf-8")
+    _, _, table = page.partition("| place | it is there if |\n|---|---|\n")
+
+    assert re.findall(r"^\| (\w+) \|", table.partition("\n\n")[0], re.MULTILINE) == [
+        place.name for place in ReceiptPlace
+    ]
 
 
 def test_a_standing_rule_has_a_place_of_its_own():
