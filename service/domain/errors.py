@@ -30,7 +30,7 @@ DomainError
 ├── WaitedPassFailed         the pass that a caller waited for failed
 ├── TextNotSummarized        no summary of a text could be made
 │   └── ModelAway            a retry can help
-├── VersionNotReached        the conversation does not have this version yet
+├── VersionNotReached        the conversation has no message of that number yet
 ├── TooManyPasses            the queue of passes is full; retry later
 └── InvalidPageToken         not a token of ours, or one of another request
 """
@@ -281,10 +281,10 @@ class ModelAway(TextNotSummarized):
 
 
 class VersionNotReached(DomainError):
-    """The conversation does not have that many messages yet."""
+    """The conversation has no message of that number yet."""
 
     def __init__(self, *, wanted: int, actual: int) -> None:
-        super().__init__(f"version {wanted} was asked for, the conversation is at {actual}")
+        super().__init__(f"message {wanted} was asked for; the last is {actual}")
         self.wanted = wanted
         self.actual = actual
 

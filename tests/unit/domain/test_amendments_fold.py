@@ -518,8 +518,8 @@ def test_an_append_that_replaces_the_end_brings_nothing_back_if_it_has_a_users_m
 
 
 def test_no_conversation_is_rewound_to_what_it_has_not_reached():
-    """A version that was not reached has nothing to go back to."""
-    with pytest.raises(VersionNotReached):
+    """A number that no message has yet is nothing to go back to, and the refusal says which is the last."""
+    with pytest.raises(VersionNotReached, match=r"^message 2 was asked for; the last is 1$"):
         Chat(append(appended(1))).after(RewindConversation(2))
 
 
