@@ -160,7 +160,7 @@ class _Loading:
             self._refuse("", origin, f"cannot be read: {error.strerror}")
             return
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            self._refuse("", origin, f"is no TOML: {error}")
+            self._refuse("", origin, f"is not valid TOML: {error}")
             return
         for key, value in document.items():
             if key in self._groups and isinstance(value, dict):
@@ -286,7 +286,7 @@ class _Loading:
         try:
             self._set(setting.name, _from_text(setting.field, text), origin)
         except json.JSONDecodeError:
-            self._refuse(setting.name, origin, "is no JSON")
+            self._refuse(setting.name, origin, "is not valid JSON")
 
     def _secret_in(self, field: str, path: Any) -> str | None:
         origin = self._origin_of(field)

@@ -90,9 +90,9 @@ def raw_schema(text: str) -> RawSchema:
     try:
         schema = json.loads(text)
     except (ValueError, RecursionError):
-        raise InvalidPolicy(FIELD, "is no JSON") from None
+        raise InvalidPolicy(FIELD, "is not valid JSON") from None
     if not isinstance(schema, dict) or "{{" in text:
-        raise InvalidPolicy(FIELD, "is no JSON object, or has '{{', which prompts fill in")
+        raise InvalidPolicy(FIELD, "is not a JSON object, or has '{{', which prompts fill in")
     reading = _Reading(schema.get("$defs", {}))
     kind, chars = reading.of(schema, "the schema", ())
     if not isinstance(kind, type) or not issubclass(kind, Strict):

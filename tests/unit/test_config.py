@@ -416,7 +416,7 @@ def test_no_setting_has_a_name_that_kubernetes_may_add():
 def test_a_file_that_is_missing_or_no_toml_is_refused(config_file, tmp_path):
     """The refusal names the path, and shows no traceback."""
     assert "cannot be read" in problems_of(config_path=tmp_path / "none.toml")[""]
-    assert "is no TOML" in problems_of(config_path=config_file("[policy\n"))[""]
+    assert "is not valid TOML" in problems_of(config_path=config_file("[policy\n"))[""]
 
 
 def test_settings_cannot_be_changed_after_the_start():

@@ -114,8 +114,8 @@ def test_the_shipped_form_has_no_raw():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{", "is no JSON"),
-        ("[]", "is no JSON object"),
+        ("{", "is not valid JSON"),
+        ("[]", "is not a JSON object"),
         (json.dumps({"type": "string", "maxLength": 3}), "describes no object"),
         (json.dumps({"type": "object"}), "without properties"),
         (json.dumps({"type": "object", "properties": {"a": TEXT}, "additionalProperties": True}), "additional"),
