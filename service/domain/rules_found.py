@@ -13,7 +13,7 @@ from abridged.service.domain.events import MessageAppended
 from abridged.service.domain.ledger import Replaced
 from abridged.service.domain.message import Role, sent_content
 from abridged.service.domain.rules import RULES_MAX, FoundRule, RevokedRule, Rule, RuleName, Rules
-from abridged.service.text.ending import lifted_rule, renewed_rule
+from abridged.service.text.ending import lifted_rule, names_another, names_somebody_else, renewed_rule
 from abridged.service.text.naming import Names
 from abridged.service.text.standing import Statement, statements, words_of_rule
 
@@ -79,7 +79,8 @@ def _renewed(said: Statement, before: Mapping[RuleName, _Known]) -> RuleName | N
     """The rule that a statement lays down anew, or else a tentative one; a tentative rule renews no standing one."""
     for is_tentative in (False, True):
         if said.is_rule or (is_tentative and said.may_be_rule):
-            names = [name for name, known in before.items() if (known.doubt > 0) is is_tentative]
+            alike = [name for name, known in before.items() if (known.doubt > 0) is is_tentative]
+            names = [name for name in alike if not names_another(said.text, name.text)]
             place = renewed_rule(said, [before[name].words for name in names])
             if place is not None:
                 return names[place]
@@ -88,7 +89,11 @@ def _renewed(said: Statement, before: Mapping[RuleName, _Known]) -> RuleName | N
 
 def _lifted(said: Statement, before: Mapping[RuleName, _Known]) -> RuleName | None:
     place = lifted_rule(said, [known.words for known in before.values()])
-    return None if place is None else [*before][place]
+    if place is None:
+        return None
+    name = [*before][place]
+    is_another = names_another(said.text, name.text) or names_somebody_else(said.text, name.text)
+    return None if is_another else name
 
 
 def _forget_one(by_name: dict[RuleName, Any], *parts: dict[RuleName, Any]) -> None:

@@ -9,15 +9,18 @@ writers who had not seen the code (docs/adr/0094).
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
+from abridged.service.text.identifiers import VALUES, IdentifierKind, identifiers
 from abridged.service.text.likeness import Likeness, likeness_to, places_of
 from abridged.service.text.phrases import Phrase, has_phrase
 from abridged.service.text.signs import weighing
 from abridged.service.text.standing import Act, Statement, odds_of, words_of_writer
-from abridged.service.text.words import is_spaceless
+from abridged.service.text.words import Words, is_spaceless, words_of
 
 ENDS: Final = "ends"
 """The name of the weights of a message that ends a rule, and of those of the signs."""
@@ -41,6 +44,16 @@ _PART_WEIGHT: Final = 0.5
 _WORDS_MAX: Final = 4.0
 _ODDS_MAX: Final = 4.0
 """Bounds of the signs: no single one decides."""
+
+
+_VALUES: Final = VALUES | {IdentifierKind.TIME, IdentifierKind.DECIMAL}
+
+_NUMBERED: Final = re.compile(r"(?<![\w.])([^\W\d_]{3,})[ -](\d{1,6})(?![\w.,:%]*\d)(?: ([^\W\d_]+))?")
+_NAME: Final = re.compile(
+    r"(?:(?<=[\w,;] )|(?<= [A-Z][a-z]\. )|(?<= [A-Z][a-z]{2}\. ))[A-Z\u00c0-\u00de\u0410-\u042f][^\W\d_]{2,}"
+)
+
+_TEXTS_KEPT: Final = 1_024
 
 
 class Models(NamedTuple):
@@ -97,6 +110,34 @@ def lifted_rule(said: Statement, rules: Sequence[frozenset[str]]) -> int | None:
     if likeliest is None or odds[likeliest] < LIFTED_FROM:
         return None
     return None if has_phrase(f"{said.own} {words_of_writer(said.after)}", Phrase.KEEPS_REST) else likeliest
+
+
+def names_another(text: str, rule: str) -> bool:
+    """Return whether a text and a rule both name things, such as paths, addresses and numbered things, and share none:
+    a second rule of the kind lets the first one stand."""
+    return _are_apart(_things_of(text), _things_of(rule))
+
+
+def names_somebody_else(text: str, rule: str) -> bool:
+    """Return whether a text and a rule both have names, and share none: a permission for one person is none for
+    another. Capitals inside a sentence show them, which some languages give to every noun."""
+    return _are_apart(frozenset(_NAME.findall(text)), frozenset(_NAME.findall(rule)))
+
+
+def _are_apart(some: frozenset[str], others: frozenset[str]) -> bool:
+    return bool(some and others) and some.isdisjoint(others)
+
+
+@lru_cache(_TEXTS_KEPT)
+def _things_of(text: str) -> frozenset[str]:
+    """The identifiers of a text that are no values, and the numbers behind a noun: of customer 58, not of 60 words, and
+    not of Node 18, which has one version at a time."""
+    grammar = words_of(Words.GRAMMAR)
+    named = {found.text.casefold() for found in identifiers(text) if found.kind not in _VALUES}
+    for noun, number, after in _NUMBERED.findall(text):
+        if noun.islower() and noun not in grammar and (not after or after.casefold() in grammar):
+            named.add(number)
+    return frozenset(named)
 
 
 def candidates(

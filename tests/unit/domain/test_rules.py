@@ -65,6 +65,19 @@ def talk(*texts: str) -> list[MessageAppended]:
     return [appended(n, message=Message(f"m{n}", roles[(n - 1) % 2], text)) for n, text in enumerate(said, start=1)]
 
 
+@pytest.mark.parametrize(
+    ("rule", "later"),
+    [
+        ("Never delete files in /srv/a without asking me.", "Never delete files in /srv/b without asking me."),
+        ("Never mention prices to Mr. Hale.", "You may mention prices to Ms. Ito."),
+    ],
+)
+def test_a_rule_for_one_thing_outlives_what_is_said_of_another(rule, later):
+    """A path or a name tells that the later sentence, of the same words, is about something else."""
+    assert found_rules(talk(rule, later), (), NO_RULES)[1] == ()
+    assert len(found_rules(talk(rule, rule), (), NO_RULES)[1]) == 1
+
+
 def test_only_users_lay_down_rules():
     """Words of a model, a tool or a system message are no rule."""
     others = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from abridged.service.text.ending import lifted_rule, renewed_rule
+from abridged.service.text.ending import lifted_rule, names_another, names_somebody_else, renewed_rule
 from abridged.service.text.standing import statements, words_of_rule
 
 RULES = [
@@ -148,3 +148,44 @@ def test_one_word_in_common_takes_no_rule_back_unless_a_rule_is_spoken_of():
 
     assert lifted_rule(remark, rules) is None
     assert lifted_rule(plain, rules) == 0
+
+
+@pytest.mark.parametrize(
+    ("rule", "later"),
+    [
+        ("Never delete files in /srv/a without asking me.", "Never delete files in /srv/b without asking me."),
+        ("Always CC legal@acme.test on contracts.", "Always CC finance@acme.test on contracts."),
+        ("Never call customer 58 before noon.", "Never call customer 59 before noon."),
+        ("Never restart cluster-7.", "Never restart cluster-9."),
+    ],
+)
+def test_a_rule_for_another_thing_is_another_rule(rule, later):
+    """Paths, addresses and numbered things tell things apart that words do not."""
+    assert names_another(later, rule)
+    assert not names_another(rule, rule)
+
+
+@pytest.mark.parametrize(
+    ("rule", "later"),
+    [
+        ("Always answer in 60 words at most.", "Always answer in 80 words at most."),
+        ("Always use Python 3.11.", "Always use Python 3.12."),
+        ("Target Node 18 from now on.", "Target Node 20 from now on."),
+        ("No meetings before 9:30.", "No meetings before 10:00."),
+        ("Never delete files in /srv/a.", "Never delete files in /srv/a or /srv/b."),
+        ("Never delete files in /srv/a.", "Never delete files."),
+    ],
+)
+def test_a_rule_with_another_value_is_the_same_rule(rule, later):
+    """A limit, a version and a time have one value at a time."""
+    assert not names_another(later, rule)
+
+
+def test_a_permission_for_somebody_else_lifts_nothing():
+    """Capitals inside a sentence are names; the first word of a sentence is none."""
+    rule = "Never mention prices to Mr. Hale."
+
+    assert names_somebody_else("You may mention prices to Ms. Ito.", rule)
+    assert names_somebody_else("Tu peux parler de prix avec Leroy.", "Ne parle jamais de prix avec Dupont.")
+    assert not names_somebody_else("You may mention prices to Hale again.", rule)
+    assert not names_somebody_else("Prices are no secret any more.", rule)
