@@ -195,8 +195,45 @@ def test_the_composed_sidecars_start_with_a_token(tmp_path, name):
     assert settings.server.listen == ("0.0.0.0:7420",)
     assert settings.ollama.hosts == ("ollama:11434",)
     assert (settings.log.url is not None) == ("profiles" in sidecar)
-    assert compose["secrets"][secret] == {"environment": "ABRIDGED_TOKEN"}
     assert all(port.startswith("127.0.0.1:") for s in compose["services"].values() for port in s.get("ports", []))
+
+
+def test_no_read_only_service_takes_a_secret_from_the_environment():
+    """Compose copies such a secret into the container's root, and refuses one that is read-only."""
+    compose = yaml_of("compose.yaml")
+    read_only = {name: service for name, service in compose["services"].items() if service.get("read_only")}
+
+    assert read_only.keys() == {"abridged", "abridged-1", "abridged-2"}
+    taken = {secret for service in read_only.values() for secret in service["secrets"]}
+    assert {secret: list(compose["secrets"][secret]) for secret in taken} == {"abridged_token": ["file"]}
+
+
+def test_the_composed_token_is_readable_in_the_container_and_nowhere_else(tmp_path):
+    """The first commands of compose.yaml make it, whatever the umask, where neither git nor an image takes it."""
+    header = (ROOT / "compose.yaml").read_text().partition("\nname:")[0]
+    commands = [line.removeprefix("#   ") for line in header.splitlines() if line.startswith("#   ")]
+    made = commands[: commands.index("docker compose up --wait")]
+    token = tmp_path / yaml_of("compose.yaml")["secrets"]["abridged_token"]["file"]
+
+    for umask in ("0077", "0002"):
+        subprocess.run(["/bin/sh", "-ec", "\n".join([f"umask {umask}", *made])], cwd=tmp_path, check=True)
+        assert [oct(path.stat().st_mode & 0o777) for path in (token, token.parent)] == ["0o644", "0o700"]
+        assert re.fullmatch("[0-9a-f]{64}\n", token.read_text())
+
+    assert f"ABRIDGED_CLIENT__TOKEN_FILE={token.relative_to(tmp_path)} " in header
+    ignored = subprocess.run(["git", "check-ignore", "-q", token.relative_to(tmp_path)], cwd=ROOT, check=False)
+    assert ignored.returncode == 0
+    assert "!secrets" not in (ROOT / ".dockerignore").read_text().split()
+
+
+def test_every_composed_service_that_comes_up_stays_up():
+    """`docker compose up --wait` fails when one ends: what ends has a profile that only its own name enables."""
+    compose = yaml_of("compose.yaml")
+    up = {name for name, service in compose["services"].items() if set(service.get("profiles", [])) <= {"postgres"}}
+
+    assert compose["services"].keys() - up == {"model"}
+    assert {name for name in up if compose["services"][name].get("restart") != "unless-stopped"} == set()
+    assert "#   docker compose run --rm model\n" in (ROOT / "compose.yaml").read_text()
 
 
 def test_prometheus_finds_the_sidecar_and_its_rules():
