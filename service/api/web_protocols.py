@@ -7,7 +7,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
@@ -79,16 +79,29 @@ def _json_read(data: bytes, kind: type[Message]) -> bytes:
     if sum(text.count(mark) for mark in _MARKS) > _MARKS_MAX:
         raise InvalidRequest((("", f"the request has more than {FIELDS_MAX} fields; send it in parts"),))
     try:
-        members = json.loads(data or b"{}")
+        members = json.loads(data or b"{}", object_pairs_hook=_once)
         if not isinstance(members, dict):
             raise InvalidRequest((("", "the request is no object of JSON"),))
+        _once((_CAMEL.sub(lambda found: found[1].upper(), name), value) for name, value in members.items())
         return ParseDict(members, kind()).SerializeToString()
     except ParseError as error:
         raise InvalidRequest((_fault(str(error), members, kind.DESCRIPTOR),)) from error
     except (RecursionError, UnicodeDecodeError, ValueError) as error:
-        raise InvalidRequest((("", "the request is no JSON of this method"),)) from error
+        raise InvalidRequest((("", "the request is not valid JSON of this method"),)) from error
 
 
+def _once(members: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """The members by their names. Raises InvalidRequest for one that is there twice: whichever were taken, the other
+    would be left out in silence."""
+    found: dict[str, Any] = {}
+    for name, value in members:
+        if name in found:
+            raise InvalidRequest(((name if name.isidentifier() else "", "is given twice"),))
+        found[name] = value
+    return found
+
+
+_CAMEL = re.compile(r"_([a-z])")
 _PARENT = re.compile(r"Failed to parse ([A-Za-z0-9_]{1,64}) field: ")
 _PLACE = re.compile(r" at \"?\w+((?:\.\w{1,64}|\[\d{1,9}\])+)")
 _STEP = re.compile(r"\w+|\[\d+\]")
@@ -111,8 +124,8 @@ def _fault(words: str, members: Any, message: Any) -> tuple[str, str]:
     if unknown is not None:
         if not isinstance(_at(members, path), dict):
             return path, "must be an object"
-        return ".".join(filter(None, (path, unknown[1]))), "is no field of this version"
-    return (path, _wanted(field)) if field is not None else ("", "the request is no JSON of this method")
+        return ".".join(filter(None, (path, unknown[1]))), "is not a field in this version"
+    return (path, _wanted(field)) if field is not None else ("", "the request is not valid JSON of this method")
 
 
 def _at(members: Any, path: str) -> Any:

@@ -229,8 +229,25 @@ async def test_a_person_calls_by_curl(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"messages": [{"contents": "secret"}]}, "messages[0].contents: is no field of this version"),
-        ({"bogus": "secret"}, "bogus: is no field of this version"),
+        (b'{"conversationId": "a", "conversationId": "b"}', "conversationId: is given twice"),
+        (b'{"conversationId": "a", "conversation_id": "b"}', "conversationId: is given twice"),
+        (b'{"messages": [{"content": "a", "content": "b"}]}', "content: is given twice"),
+    ],
+)
+async def test_a_member_that_is_there_twice_is_refused(tmp_path: Path, body: bytes, message: str) -> None:
+    """The last one would win, and a message would go to another conversation than its writer may think."""
+    async with sidecar(tmp_path) as served, web_client(served.http_address) as client:
+        kind = {"content-type": "application/json"}
+        refused = await client.post(f"{CHAT}/AppendMessages", content=body, headers=kind)
+
+        assert (refused.status_code, refused.json()["message"]) == (400, message)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"messages": [{"contents": "secret"}]}, "messages[0].contents: is not a field in this version"),
+        ({"bogus": "secret"}, "bogus: is not a field in this version"),
         (
             {"messages": [{"role": "user"}]},
             "messages[0].role: must be one of ROLE_SYSTEM, ROLE_USER, ROLE_ASSISTANT, ROLE_TOOL",
@@ -243,7 +260,7 @@ async def test_a_person_calls_by_curl(tmp_path: Path) -> None:
         ({"messages": ["secret"]}, "messages[0]: must be an object"),
         (
             {"messages": [{"toolCalls": [{"secret": 1}]}]},
-            "messages[0].toolCalls[0].secret: is no field of this version",
+            "messages[0].toolCalls[0].secret: is not a field in this version",
         ),
         (
             {"messages": [{"createTime": "secret"}]},
