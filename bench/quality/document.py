@@ -246,6 +246,13 @@ def _written_goals(half: written.Half) -> Iterator[Row]:
     yield _at_most(f"honest statements by other writers lost, of {told.lost.whole}", _HONEST_LOST, told.lost.value)
     yield "honest statements by other writers, word for word", "", _percent(told.word_for_word.value), ""
     yield "honest statements by other writers, in the source's own words", "", _percent(told.quoted.value), ""
+    for kind in written.LIES:
+        taken = told.taken_out[kind]
+        yield _least(
+            f"lies by other writers in a narrative taken out: {kind}, of {taken.whole}", _LIES_CAUGHT, taken.value
+        )
+    honest = told.taken_out["honest"]
+    yield _at_most(f"honest sentences there taken out, of {honest.whole}", _HONEST_LOST, honest.value)
 
 
 def _failure_goals(failures: Failures) -> Iterator[Row]:
@@ -393,10 +400,12 @@ chats of `seen`; those of `scored` are only scored, and the goals above are thei
 a summarizer might make of a chat, honest and false. A lie is caught if no record has it: neither word for word, nor, of
 an old value, in a quotation that gives it alone. In place of an honest statement that is not proved a record quotes its
 source; it is lost if the quotation is of none of the messages that its writer names, and lacks one of its values, or if
-nothing is quoted. Rows of `messages` are of 480 single ones in eight languages: three of five lay
-down a rule, each in words of its own. Rows of `pairs` are of sentences that state a value, and later ones that replace
-it or only look as if they did, half of each: `replaced` are the replaced values that are known to be, `right` the share
-of those known to be that were. `abridged bench --only written` counts this alone.
+nothing is quoted. The sentences of a narrative are told in a model's own words, so code takes out those alone which
+the source speaks against, or whose values it has nowhere or only far from what they speak of. Rows of `messages` are
+of 480 single ones in eight languages: three of five lay down a rule, each in words of its own. Rows of `pairs` are of
+sentences that state a value, and later ones that replace it or only look as if they did, half of each: `replaced` are
+the replaced values that are known to be, `right` the share of those known to be that were. `abridged bench --only
+written` counts this alone.
 """
 
 _CONVERSATIONS: Final = """

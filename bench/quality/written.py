@@ -25,7 +25,9 @@ from abridged.service.domain.render import rendered_window
 from abridged.service.domain.rules import Rule
 from abridged.service.domain.tokens import TokenSource
 from abridged.service.grounding.claims import evidence_of, texts_of, unsupported
+from abridged.service.grounding.neighbourhood import Neighbourhood
 from abridged.service.grounding.support import concordance_of
+from abridged.service.summarizer.narrative import Measures, quotable_of, tidied
 from abridged.service.summarizer.statements import judged
 from abridged.service.text.identifiers import numerals
 from abridged.service.text.standing import Act, statements
@@ -222,9 +224,11 @@ class Statements:
         lost: Honest ones that the record says in no words: taken out, or with quotations of none of the messages that
             their writer names, and without all of their values.
         wrong: What went wrong: chat, kind, statement.
+        taken_out: Of each kind, those that a narrative would not keep which has them beside another sentence.
     """
 
     caught: dict[str, Share] = field(default_factory=dict)
+    taken_out: dict[str, Share] = field(default_factory=dict)
     word_for_word: Share = field(default_factory=Share)
     quoted: Share = field(default_factory=Share)
     lost: Share = field(default_factory=Share)
@@ -241,7 +245,14 @@ def statements_judged(chats: Sequence[WrittenChat]) -> Statements:
         appended = (MessageAppended(number, message, 0, TokenSource.ESTIMATE) for number, message in numbered)
         values, _ = found_in(appended, (), Ledger())
         superseded = {value.text.casefold(): value.replaced_by for value in values if value.replaced_by}
+        near = Neighbourhood(chat.messages)
+        measures = Measures(
+            known, concordance, superseded, "", may_speak_of_format=True, max_repetition=0.5, neighbourhood=near
+        )
+        quotable = quotable_of(chat.messages)
         for one in chat.notes["statements"]:
+            told = tidied(f"{_BESIDE} {one['text']}", measures, quotable)
+            found.taken_out.setdefault(one["kind"], Share()).add(one["text"] not in told, 1)
             result = judged({one["section"]: (one["text"],)}, concordance, superseded=superseded)
             lines = (
                 [] if unsupported(one["text"], known) else [line for told in result.quoted.values() for line in told]
@@ -276,6 +287,9 @@ def _is_old(text: str, lines: str, facts: Sequence[Mapping[str, Any]]) -> bool:
         for old in fact.get("was", ())
     )
 
+
+_BESIDE: Final = "The two speak about this."
+"""A sentence that a narrative keeps: one of which nothing would be left is kept whole, and asked for again."""
 
 CHATS: Final = Path(__file__).parents[1] / "written"
 SCORED: Final = "scored"

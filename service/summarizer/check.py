@@ -21,6 +21,7 @@ from abridged.service.grounding.claims import Evidence, evidence_of, evidence_wi
 from abridged.service.grounding.comparison import Compared, compared, compared_short, record_texts, speaks_of_too_little
 from abridged.service.grounding.draft import Problem, ProblemCode, check_record
 from abridged.service.grounding.ground import ground_of
+from abridged.service.grounding.neighbourhood import Neighbourhood
 from abridged.service.grounding.required import Named, required_identifiers
 from abridged.service.grounding.support import Concordance, concordance_of
 from abridged.service.summarizer.draft import LENGTHS_MAX, Draft, DraftItem
@@ -56,7 +57,8 @@ class Source:
     """The source that a draft may draw on and is compared with, and the policy. `every` has the source's identifiers,
     `concordance` what its statements may rest on, `rests_on` the messages of those that code has found, and `skeleton`
     those that code keeps. `superseded` are values that no longer hold, with the messages that say so. `quotable` are
-    the sentences that a model may have copied; None for an extract, which may."""
+    the sentences that a model may have copied; None for an extract, which may. `neighbourhood` has what stands near the
+    values of messages."""
 
     evidence: Evidence
     every: tuple[Identifier, ...]
@@ -68,6 +70,7 @@ class Source:
     skeleton: Skeleton | None
     superseded: Mapping[str, int]
     quotable: Quotable | None
+    neighbourhood: Neighbourhood
 
     @property
     def continues(self) -> bool:
@@ -126,6 +129,7 @@ class Source:
             skeleton=skeleton,
             superseded=superseded,
             quotable=quotable_of(messages) if by_model else None,
+            neighbourhood=Neighbourhood(messages),
         )
 
 
@@ -280,6 +284,7 @@ def _tidied(narratives: Mapping[str, str], source: Source) -> dict[str, str]:
         source.instructions,
         may_speak_of_format=source.beside.said_of_format,
         max_repetition=source.policy.max_repetition,
+        neighbourhood=source.neighbourhood,
     )
     return {field: tidied(text, measures, source.quotable) for field, text in narratives.items()}
 

@@ -20,6 +20,7 @@ from abridged.service.extraction.talk import said_by
 from abridged.service.grounding.claims import Evidence, unsupported
 from abridged.service.grounding.comparison import talks_of_format, without_loops
 from abridged.service.grounding.draft import echoes_instructions, is_data
+from abridged.service.grounding.neighbourhood import Neighbourhood
 from abridged.service.grounding.support import Concordance
 from abridged.service.summarizer.statements import narrative_problems
 from abridged.service.text.phrases import Phrase, section_of
@@ -58,6 +59,7 @@ class Measures:
         instructions: The prompt without its transcript.
         may_speak_of_format: True if the conversation speaks of JSON and the like, too.
         max_repetition: The share of a sentence that may repeat earlier ones; 0 for no bound.
+        neighbourhood: The messages again, by what stands near their values.
     """
 
     evidence: Evidence
@@ -66,6 +68,7 @@ class Measures:
     instructions: str
     may_speak_of_format: bool
     max_repetition: float
+    neighbourhood: Neighbourhood
 
 
 def tidied(text: str, measures: Measures, quotable: Quotable) -> str:
@@ -125,6 +128,8 @@ def _is_bad(sentence: str, measures: Measures) -> bool:
     if not measures.may_speak_of_format and talks_of_format(sentence):
         return True
     if unsupported(sentence, measures.evidence) or superseding(sentence, measures.superseded):
+        return True
+    if measures.neighbourhood.is_apart(sentence):
         return True
     return any(True for _ in narrative_problems("summary", sentence, measures.concordance))
 

@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 
 from abridged.service.text.identifiers import VALUES, IdentifierKind, identifiers
 from abridged.service.text.likeness import Likeness, likeness_to, places_of
-from abridged.service.text.phrases import Phrase, has_phrase
+from abridged.service.text.phrases import Phrase, Words, has_phrase, words_of
 from abridged.service.text.signs import weighing
 from abridged.service.text.standing import Act, Statement, odds_of, words_of_writer
-from abridged.service.text.words import Words, is_spaceless, words_of
+from abridged.service.text.words import is_spaceless
 
 ENDS: Final = "ends"
 """The name of the weights of a message that ends a rule, and of those of the signs."""

@@ -1,0 +1,50 @@
+"""Values that a sentence gives to something far from where the source has them."""
+
+from __future__ import annotations
+
+import pytest
+
+from abridged.service.domain.message import Message, Role
+from abridged.service.grounding.neighbourhood import Neighbourhood
+
+SAID = (
+    "The invoice of the roofer is due on 2 April 2027.",
+    "Noted, I will remind you of the invoice.",
+    "Mira joins the team in Leeds as an accountant.",
+    "Welcome to her. Does she need a laptop?",
+    "Yes, order the laptop for Mira; it costs 1,890 EUR.",
+    "Done, the order is confirmed.",
+)
+
+
+@pytest.fixture
+def neighbourhood() -> Neighbourhood:
+    roles = (Role.USER, Role.ASSISTANT)
+    return Neighbourhood([Message(f"m{n}", roles[n % 2], text) for n, text in enumerate(SAID)])
+
+
+@pytest.mark.parametrize("sentence", ["Mira starts as an accountant on 2 April 2027.", "The roofer is paid 1,890 EUR."])
+def test_a_value_of_something_else_is_apart(neighbourhood, sentence):
+    """Other messages are about what the sentence is about, and none of them has its value."""
+    assert neighbourhood.is_apart(sentence)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "The roofer's invoice has to be paid by 2 April 2027.",
+        "Mira gets a laptop for 1,890 EUR.",
+        "The order of the laptop comes to 1,890 EUR.",
+        "Mira joins the team in Leeds.",
+        "Mira's phone number is 555-0199.",
+        "On 2 April 2027.",
+    ],
+)
+def test_a_value_near_its_words_is_not(neighbourhood, sentence):
+    """Neither is a sentence without values, one with a value that no message has, or one that says nothing else."""
+    assert not neighbourhood.is_apart(sentence)
+
+
+def test_no_message_has_any_neighbourhood():
+    """A source may be a record alone."""
+    assert not Neighbourhood(()).is_apart("Mira starts on 2 April 2027.")
