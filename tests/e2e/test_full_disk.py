@@ -18,7 +18,6 @@ from tests.support.refusal import refused
 from tests.support.sidecar import said, sidecar
 
 LARGE_BYTES = 100_000
-INDEX_BYTES = 32_768
 
 
 @contextmanager

@@ -28,7 +28,6 @@ from tests.support.sidecar import Chat, said
 HISTORIES = int(os.environ.get("BRANCHING_HISTORIES", "40"))
 PER_LOG = 20
 STEPS = 14
-DEEDS = (*["append"] * 3, *["fork"] * 2, "repeat", "replace", "rewind", "revoke", "pin")
 
 SETTINGS: dict[str, Any] = {
     "summarizer.models": "extractive:default",

@@ -14,9 +14,6 @@ from abridged.service.domain.policy import CLIENT_FIELDS, Policy, ProfileName
 
 LOWER = Policy(trigger_token_ratio=0.75, reset_token_ratio=0.6)
 
-FITTING = {"trigger_token_ratio": 0.9, "reset_token_ratio": 0.8}
-"""Values that fit only together."""
-
 
 def policies(operator: Policy = LOWER, *, allowed: frozenset[str] = CLIENT_FIELDS) -> Policies:
     return Policies(lambda *_: operator, client_fields=allowed)

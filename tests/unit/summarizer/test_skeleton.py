@@ -35,7 +35,6 @@ TALK = (
     f"{QUESTION} I'd have to ask the finance team.",
     "Ana: The audit begins on Monday, and Rosa prepares the tables for it.",
 )
-REPLICA = "Ana: The replica of the warehouse in Lyon has to be rebuilt from the tapes of last week."
 TOLD = "Ana reported that the nightly import of the warehouse fails with a lock timeout; Rosa prepares the tables."
 
 
