@@ -119,8 +119,8 @@ def names_another(text: str, rule: str) -> bool:
 
 
 def names_somebody_else(text: str, rule: str) -> bool:
-    """Return whether a text and a rule both have names, and share none: a permission for one person is none for
-    another. Capitals inside a sentence show them, which some languages give to every noun."""
+    """Return whether a text and a rule both have names, and share none: who permits something for one person
+    does not permit it for another. Capitals inside a sentence show them, which some languages give to every noun."""
     return _are_apart(frozenset(_NAME.findall(text)), frozenset(_NAME.findall(rule)))
 
 

@@ -119,7 +119,7 @@ def test_a_first_run_that_fails_leaves_nothing_in_the_way(folder, tmp_path):
 
 @pytest.mark.parametrize("half", ["primary", "standby"])
 def test_a_folder_without_a_whole_primary_is_refused(folder, half):
-    """It may be another program's, so nothing in it is removed."""
+    """Another program may own it, so nothing in it is removed."""
     (folder / half).mkdir()
     (folder / half / "PG_VERSION").write_text("18\n")
 

@@ -41,7 +41,7 @@ def test_a_value_of_something_else_is_apart(neighbourhood, sentence):
     ],
 )
 def test_a_value_near_its_words_is_not(neighbourhood, sentence):
-    """Neither is a sentence without values, one with a value that no message has, or one that says nothing else."""
+    """A sentence without values, one with a value that no message has, and one that says nothing else stay, too."""
     assert not neighbourhood.is_apart(sentence)
 
 

@@ -182,7 +182,7 @@ def test_a_rule_with_another_value_is_the_same_rule(rule, later):
 
 
 def test_a_permission_for_somebody_else_lifts_nothing():
-    """Capitals inside a sentence are names; the first word of a sentence is none."""
+    """Capitals inside a sentence are names; the first word of a sentence does not count."""
     rule = "Never mention prices to Mr. Hale."
 
     assert names_somebody_else("You may mention prices to Ms. Ito.", rule)
