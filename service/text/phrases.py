@@ -119,6 +119,7 @@ class Phrase(StrEnum):
     PERMITS = "permitting"
     PROHIBITS = "forbidding"
     NAMES_SECRET = "secrets"  # noqa: S105  (a name of a section)
+    NAMES_CHECK_NUMBER = "check_numbers"
     CHANGES = "changed"
 
 

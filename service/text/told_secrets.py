@@ -3,7 +3,8 @@
 A sentence that names a secret makes one of every token in it that looks like one, letters mixed with digits or signs,
 and the next sentence too if it answers or goes on. A token is left alone if another word names it (`order`, `commit`),
 if a preposition makes it a thing (`the password for prod-7`), or if it has the form of a fact (dates, versions, paths,
-plain names, numbers). A value that is said to be the secret (`the PIN is 4417`) needs fewer signs of one. A column of a
+plain names, numbers). A value that is said to be the secret (`the PIN is 4417`) needs fewer signs of one: a number of
+four digits is enough, of three if it is the check number of a card, and so are four words with hyphens. A column of a
 table whose head names a secret has them in its cells. The work is linear in the text.
 """
 
@@ -29,10 +30,14 @@ _CHARS_MIN: Final = 6
 _CHARS_MAX: Final = 500
 _JOINED_CHARS_MIN: Final = 5
 _DIGITS_MIN: Final = 4
+_CHECK_DIGITS: Final = 3
 _DIGITS_MAX: Final = 19
 
 _WIDE: Final = "\u0e00-\u0eff\u2e80-\uffff"
-_TOKEN: Final = re.compile(rf"[^\s\"'`<>{{}}()\[\]|,;\x1f\u00ab\u00bb\u2018-\u201f\u2026{_WIDE}]+")
+_TOKEN: Final = re.compile(
+    r"[0-9]{3} [0-9]{3}(?![A-Za-z0-9_-])"
+    rf"|[^\s\"'`<>{{}}()\[\]|,;\x1f\u00ab\u00bb\u2018-\u201f\u2026{_WIDE}]+"
+)
 _EDGES: Final = frozenset(".:!?*_~=-")
 _KEY: Final = re.compile(r"(?P<key>[\w.-]{1,40})(?P<sign>[:=])(?=[^/:=])")
 _LETTER: Final = re.compile(r"[^\W\d_]")
@@ -40,7 +45,10 @@ _DIGIT: Final = re.compile(r"[0-9]")
 _SIGN: Final = re.compile(r"\w[!#$%^*~@?&+]+\w")
 _ENDING: Final = re.compile(r"[^\W\d\u0e00-\uffff]{1,12}")
 _WORD: Final = re.compile(r"[\w'\u2019-]+")
-_NUMBER: Final = re.compile(rf"[0-9]{{{_DIGITS_MIN},{_DIGITS_MAX}}}#?")
+_NUMBER: Final = re.compile(rf"[0-9]{{{_CHECK_DIGITS},{_DIGITS_MAX}}}#?|[0-9]{{3}}[ -][0-9]{{3}}")
+_PASSPHRASE: Final = re.compile(r"[a-z]{3,20}(?:-[a-z]{3,20}){3,9}", re.IGNORECASE)
+"""Words that are a passphrase if they are said to be the secret. Fewer, as in `case-sensitive`, may describe it."""
+
 _AFTER_NUMBER: Final = re.compile(
     r"[\"'`)*\]]{0,3}\s{0,3}(?:$|[.,;!?|)\n\u2013\u2014\u3001\u3002\uff0c]|(?:for|and|or|und|et|y|e|en|i)\b"
     r"|\u3067\u3059|\uc785\ub2c8\ub2e4|\uc774|\u306b|\u4e86|\u548c|\u5427)"
@@ -88,10 +96,11 @@ _CELL_CHARS_MAX: Final = 30
 
 
 class _Named(NamedTuple):
-    """Sentences that belong together, and the places of the names of secrets in them."""
+    """Sentences that belong together, the places of the names of secrets in them, and the fewest digits of a secret."""
 
     spans: Sequence[tuple[int, int]]
     names: Sequence[tuple[int, int]]
+    digits_min: int
 
 
 class _Head(NamedTuple):
@@ -113,7 +122,7 @@ def told_secrets(text: str) -> list[tuple[int, int]]:
     found: set[tuple[int, int]] = set()
     for named in _named(text, names):
         for start, end in named.spans:
-            found.update(_in_span(text, start, end, named.names))
+            found.update(_in_span(text, start, end, named))
     found.update(_in_tables(text, names))
     kept: list[tuple[int, int]] = []
     for start, end in sorted(found):
@@ -130,13 +139,19 @@ def _named(text: str, names: Sequence[tuple[int, int]]) -> Iterator[_Named]:
         own = names[bisect_left(starts, start) : bisect_left(starts, end)]
         if not own:
             continue
+        digits_min = _digits_min(text[start:end])
         sentence = text[max(start, end - REACH) : end].rstrip()
         after = spans[at + 1] if at + 1 < len(spans) else None
         if after is None or not _goes_on(sentence, text[after[0] : after[1]][:REACH]):
-            yield _Named([(start, end)], [*own])
+            yield _Named([(start, end)], [*own], digits_min)
         else:
             # Its own place is where the answer begins, as if the name stood before it.
-            yield _Named([(start, end), after], [*own, (after[0], after[0])])
+            yield _Named([(start, end), after], [*own, (after[0], after[0])], digits_min)
+
+
+def _digits_min(sentence: str) -> int:
+    """The fewest digits of a number that is a secret in a sentence: the check number of a card has three."""
+    return _CHECK_DIGITS if section_of(Phrase.NAMES_CHECK_NUMBER).is_in(sentence) else _DIGITS_MIN
 
 
 def _spans(text: str, names: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -171,7 +186,8 @@ def _goes_on(sentence: str, after: str) -> bool:
     return any(word in words_of(Words.FOLLOW_UPS) for word in words[:2])
 
 
-def _in_span(text: str, start: int, end: int, names: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def _in_span(text: str, start: int, end: int, named: _Named) -> Iterator[tuple[int, int]]:
+    names = named.names
     starts = [name[0] for name in names]
     for match in _TOKEN.finditer(text, start, end):
         near = bisect_right(starts, match.start()) - 1
@@ -179,7 +195,7 @@ def _in_span(text: str, start: int, end: int, names: Sequence[tuple[int, int]]) 
         after = names[near + 1] if near + 1 < len(names) else None
         if (before is None or match.start() - before[1] > REACH) and (after is None or after[0] - match.end() > REACH):
             continue
-        secret = _secret_in(text, match, start, before, after)
+        secret = _secret_in(text, match, start, before, after, named.digits_min)
         if secret is not None:
             yield secret
 
@@ -190,15 +206,16 @@ def _secret_in(
     begin: int,
     before: tuple[int, int] | None,
     after: tuple[int, int] | None,
+    digits_min: int,
 ) -> tuple[int, int] | None:
     """The part of a token that is a secret by the name before it, or by that after it."""
     start, end = _core(text, *match.span())
-    if not _may_be(text[start:end]) or _FACT.fullmatch(text, start, end):
+    if not _may_be(text[start:end], digits_min) or _FACT.fullmatch(text, start, end):
         return None
     key = _KEY.match(text, start, end)
     if key is not None:
         start, end = _core(text, key.end(), end)
-        if not _may_be(text[start:end]) or _FACT.fullmatch(text, start, end):
+        if not _may_be(text[start:end], digits_min) or _FACT.fullmatch(text, start, end):
             return None
         if section_of(Phrase.NAMES_SECRET).is_in(key[0]):
             return start, end
@@ -223,9 +240,11 @@ def _core(text: str, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def _may_be(core: str) -> bool:
-    return _DIGITS_MIN <= len(core) <= _CHARS_MAX and (
-        _DIGIT.search(core) is not None or _SIGN.search(core) is not None
+def _may_be(core: str, digits_min: int = _DIGITS_MIN) -> bool:
+    if len(core) < _DIGITS_MIN:
+        return len(core) >= digits_min and core.isdigit()
+    return len(core) <= _CHARS_MAX and (
+        any(sign.search(core) is not None for sign in (_DIGIT, _SIGN)) or _PASSPHRASE.fullmatch(core) is not None
     )
 
 

@@ -249,6 +249,15 @@ _PIECES = (
         ". ",
         "to ",
         "-",
+        "CVV ",
+        "737",
+        "559 120",
+        "door code ",
+        "my pin ",
+        "alarm code ",
+        "E1042",
+        "one-two-three-four",
+        "\u043f\u0438\u043d \u2014 ",
     ),
 )
 
@@ -297,6 +306,13 @@ def test_places_are_in_order_and_apart(text):
         "is password ",
         "\u5bc6\u7801",
         "-p ",
+        "pin ",
+        "pin is 4711",
+        "alarm code ",
+        "code for the door ",
+        "559 120 ",
+        "one-",
+        "CVV 737 ",
     ],
 )
 def test_secrets_of_a_hostile_text_are_found_in_linear_time(motif):
