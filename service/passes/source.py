@@ -22,6 +22,7 @@ from abridged.service.domain.rules import NO_RULES_FOUND, RuleFinds
 from abridged.service.domain.sent_chat import sent_up_to
 from abridged.service.domain.sizes import ledger_limits, ledger_tokens, ledger_tokens_max, rules_tokens_max
 from abridged.service.domain.tokens import TokenCounter, calibrated_tokens
+from abridged.service.domain.told_answers import numbers_before_answers, without_answer
 from abridged.service.summarizer.summarizer import PassWork
 
 SOURCE_MESSAGES_MAX: Final = 100_000
@@ -105,7 +106,21 @@ class PassSource:
         messages: Sequence[MessageAppended] = inside
         if len(inside) < sum(map(len, ranges)) or any(m.cleared_tokens for m in inside):
             messages = await self._log.originals(key, state, limit=SOURCE_MESSAGES_MAX, within=ranges)
-        return tuple(m for m in messages if m.message.role is not Role.SYSTEM)
+        return await self._without_answers(key, state, [m for m in messages if m.message.role is not Role.SYSTEM])
+
+    async def _without_answers(
+        self, key: StreamId, state: Conversation, messages: Sequence[MessageAppended]
+    ) -> tuple[MessageAppended, ...]:
+        """The messages with masks for the secrets of those that answer the message before them, which may have left."""
+        asking = list(numbers_before_answers(messages))
+        if not asking:
+            return tuple(messages)
+        known = {m.number: m for m in (*state.window, *messages)}
+        for number in asking:
+            if number not in known:
+                read = await self._log.originals(key, state, limit=1, within=ranges_of((number,)))
+                known |= {m.number: m for m in read}
+        return tuple(without_answer(m, known.get(m.number - 1)) for m in messages)
 
 
 def _redone(state: Conversation, plan: PassPlan) -> int:

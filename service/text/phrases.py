@@ -120,6 +120,7 @@ class Phrase(StrEnum):
     PROHIBITS = "forbidding"
     NAMES_SECRET = "secrets"  # noqa: S105  (a name of a section)
     NAMES_CHECK_NUMBER = "check_numbers"
+    ASKS_FOR_SECRET = "secret_requests"  # noqa: S105  (a name of a section)
     CHANGES = "changed"
 
 

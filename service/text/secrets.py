@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Final
 
 from abridged.service.text.digits import with_ascii_digits
-from abridged.service.text.told_secrets import told_secrets
+from abridged.service.text.told_secrets import told_in_reply, told_secrets
 
 MASK: Final = "[secret]"
 
@@ -165,6 +165,13 @@ def mask_secrets(text: str) -> str:
     plain = with_ascii_digits(text)
     masked = _masked(plain)
     return text if masked == plain else masked
+
+
+def mask_reply(request: str, reply: str) -> str:
+    """`reply` with MASK for each secret that it tells because the message before it, `request`, asks for one."""
+    plain = with_ascii_digits(reply)
+    places = told_in_reply(with_ascii_digits(request), plain)
+    return _without(plain, places) if places else reply
 
 
 def _masked(text: str) -> str:

@@ -111,6 +111,16 @@ class _Head(NamedTuple):
     columns: Sequence[int]
 
 
+_REPLY_CHARS_MAX: Final = 60
+_REPLY_WORDS_MAX: Final = 4
+"""A longer reply says more than a secret: what it tells is known by its own words alone."""
+
+_ASKING_CHARS: Final = 400
+_ASKING_SENTENCES: Final = 3
+"""The end of a message, which the next one answers."""
+
+_PIN_LAST: Final = re.compile(r"(?<!which )(?<!welche[rn] )\bpin\W{0,3}$", re.IGNORECASE)
+
 _NO_HEAD: Final = _Head("", 0, ())
 
 
@@ -129,6 +139,50 @@ def told_secrets(text: str) -> list[tuple[int, int]]:
         if not kept or start >= kept[-1][1]:
             kept.append((start, end))
     return kept
+
+
+def may_tell_alone(reply: str) -> bool:
+    """Return whether a message is short enough to be an answer alone, and has what may be a secret."""
+    return (
+        len(reply) <= _REPLY_CHARS_MAX
+        and len(reply.split()) <= _REPLY_WORDS_MAX
+        and any(_may_be(token, _CHECK_DIGITS) for token in _TOKEN.findall(reply))
+    )
+
+
+def told_in_reply(request: str, reply: str) -> list[tuple[int, int]]:
+    """The start and the end of each secret in a short message that follows one which asks for it, in order."""
+    if not may_tell_alone(reply):
+        return []
+    asking = [one for one in _last_sentences(request) if _asks_for_secret(one)]
+    if not asking:
+        return []
+    digits_min = min(map(_digits_min, asking))
+    found: list[tuple[int, int]] = []
+    for match in _TOKEN.finditer(reply):
+        # As if the name stood before each token: nothing else does in so few words.
+        if not _is_labelled(reply[: match.start()]):
+            before = (match.start(), match.start())
+            secret = _secret_in(reply, match, match.start(), before, None, digits_min)
+            found += [secret] if secret is not None else []
+    return found
+
+
+def _last_sentences(text: str) -> list[str]:
+    lines = text[-_ASKING_CHARS:].splitlines()
+    sentences = [line[start:end].strip() for line in lines for start, end in spans_of(line)]
+    return [sentence for sentence in sentences if sentence][-_ASKING_SENTENCES:]
+
+
+def _asks_for_secret(sentence: str) -> bool:
+    """Return whether a sentence that names a secret asks for it, and not for another thing: `Which server has ...`."""
+    if not section_of(Phrase.NAMES_SECRET).is_in(sentence) and _PIN_LAST.search(sentence) is None:
+        return False
+    words = [word.casefold() for word in _WORD.findall(sentence)]
+    if any(word in words_of(Words.LABELS) for word in words[1:2]):
+        return False
+    asks = is_question(sentence) or sentence.endswith((":", "\uff1a"))
+    return asks or section_of(Phrase.ASKS_FOR_SECRET).is_in(straight(sentence))
 
 
 def _named(text: str, names: Sequence[tuple[int, int]]) -> Iterator[_Named]:

@@ -13,11 +13,14 @@ from abridged.service.domain.events import Settings
 from abridged.service.domain.ledger import Ledger, LedgerEntry, LedgerFinds, Replaced, Use
 from abridged.service.domain.message import Message
 from abridged.service.domain.policy import Policy
+from abridged.service.domain.record import MessageRange
 from abridged.service.domain.render import shown_text
+from abridged.service.domain.sequence import Sequence
 from abridged.service.domain.sizes import ledger_tokens_max
 from abridged.service.passes.commits import CommitPauses
 from abridged.service.passes.source import PassSource
 from abridged.service.text.identifiers import IdentifierKind
+from abridged.service.text.secrets import MASK
 from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.reactors import ROLES, A, ReactorBench
 
@@ -84,3 +87,28 @@ async def test_a_pass_knows_what_the_ledger_knows_to_be_superseded():
 
     again = replace(work, finds=LedgerFinds((back._replace(numbers=(9,), replaced_by=0),), (Replaced("c-3", 8),)))
     assert (work.superseded["a-1"], again.superseded) == (2, {"a-1": 2, "c-3": 8})
+
+
+@pytest.mark.parametrize("has_left", [False, True])
+async def test_an_answer_to_a_request_for_a_secret_is_masked_in_all_that_a_pass_reads(has_left):
+    """The request may have left with an earlier pass."""
+    secret = "Winter" + "2024xQ"
+    bench = ReactorBench(pauses=CommitPauses(), policy=Policy())
+    said = [f"Turn {n}: {listed(n, 40)}." for n in range(14)]
+    said[2:4] = ["Thanks. Please tell me the password.", f"It's {secret}."]
+    messages = tuple(Message(f"m{n}", ROLES[n % 2], text) for n, text in enumerate(said))
+    contents = {m.id: canonical(message_to_proto(m)) for m in messages}
+    await bench.conversations.append(A, AppendRequest(messages, contents, lambda: Settings(context_length=3_000)))
+    state = await bench.conversations.state(A)
+    assert state.pending is not None
+    plan = state.pending
+    if has_left:
+        rest = (MessageRange(4, plan.covered[-1].last),)
+        state = state._replace(window=Sequence([m for m in state.window if m.number >= 4]))
+        plan = replace(plan, covered=rest, source=rest)
+
+    work = await PassSource(bench.conversations.log, EstimatingCounter()).work(A, state, plan)
+
+    assert secret not in repr((work.messages, work.overlap, work.finds, work.rules, work.leaving))
+    assert any(m.message.content == f"It's {MASK}." for m in work.messages)
+    assert "orders_5_1" in repr(work.finds)

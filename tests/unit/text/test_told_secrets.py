@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from abridged.service.text.mentions import mentions
-from abridged.service.text.secrets import MASK, contains_secret, mask_secrets, may_carry_secret
+from abridged.service.text.secrets import MASK, contains_secret, mask_reply, mask_secrets, may_carry_secret
 from abridged.service.text.standing import statements
 from abridged.service.text.told_secrets import told_secrets
 from tests.support.growth import grows_linearly
@@ -100,6 +100,64 @@ def test_what_a_text_says_to_be_a_secret_is_one(text):
 
     assert MASK in masked
     assert not any(one in masked for one in (VALUE, "hunter22", "4711"))
+
+
+@pytest.mark.parametrize(
+    ("request_", "reply"),
+    [
+        ("Please tell me the password.", "Winter2024xQ"),
+        ("Thanks. What's the PIN? I need it to open the gate.", "8842"),
+        ("Please tell me the PIN.", "It's {}8842{}."),
+        ("Password:", "Winter2024xQ"),
+        ("What's the CVV?", "737"),
+        ("I need your API key to go on.", "8f14e45fceea167a"),
+        ("Bitte geben Sie Ihr Passwort ein.", "Es ist {}Winter2024{}"),
+        ("Wie lautet die PIN?", "8842"),
+        ("Dime la contrase\u00f1a.", "Tigre4417x"),
+        ("Donnez-moi le mot de passe.", "C'est {}Soleil22x{}."),
+        ("Dimmi la password.", "Leone22x"),
+        ("Geef je pincode.", "4417"),
+        ("Podaj has\u0142o.", "Lew22xyz"),
+        ("Jaki jest PIN do karty?", "4417"),
+        ("Informe a senha.", "Leao22x"),
+        ("\u041d\u0430\u0437\u043e\u0432\u0438\u0442\u0435 \u041f\u0418\u041d-\u043a\u043e\u0434.", "4417"),
+        ("\u6697\u8a3c\u756a\u53f7\u3092\u6559\u3048\u3066\u304f\u3060\u3055\u3044\u3002", "{}4417{}\u3067\u3059"),
+        ("\ube44\ubc00\ubc88\ud638\ub97c \uc54c\ub824 \uc8fc\uc138\uc694.", "{}Ho22xyz{}\uc785\ub2c8\ub2e4"),
+        ("\u8bf7\u544a\u8bc9\u6211\u5bc6\u7801\u3002", "Mao22xy"),
+        ("\u0e23\u0e2b\u0e31\u0e2a\u0e1c\u0e48\u0e32\u0e19\u0e04\u0e37\u0e2d\u0e2d\u0e30\u0e44\u0e23", "Meow22xy"),
+        ("What's the PIN?", "\u0668\u0668\u0664\u0662"),
+    ],
+)
+def test_a_short_reply_to_a_request_for_a_secret_tells_it(request_, reply):
+    """Words around the value stay, and without the request it would be any word."""
+    before, value, after = reply.split("{}") if "{}" in reply else ("", reply, "")
+
+    assert mask_secrets(f"{before}{value}{after}") == f"{before}{value}{after}"
+    assert mask_reply(request_, f"{before}{value}{after}") == f"{before}{MASK}{after}"
+
+
+@pytest.mark.parametrize(
+    ("request_", "reply"),
+    [
+        ("I changed the password.", "ZFA04Y"),
+        ("Which server rejects the password?", "prod4417"),
+        ("Which pin?", "GPIO17"),
+        ("Tell me which pin.", "GPIO17"),
+        ("What is the order number?", "4417882"),
+        ("Please tell me the order number.", "4417882"),
+        ("What's the password?", "order 4417882"),
+        ("What's the PIN?", "There are 4417 of them here."),
+        ("What's the PIN?", f"9417{'-and-so-forth' * 6}"),
+        ("What's the password?", "rosebud"),
+        ("What's the PIN?", "123"),
+        ("What's the PIN?", "2024-05-12"),
+        (f"What's the PIN? {'The importer reads orders. ' * 3}", "4417882"),
+        (f"What's the PIN? {'The importer reads orders, ' * 20}", "4417882"),
+    ],
+)
+def test_a_reply_to_anything_else_and_a_longer_one_are_kept(request_, reply):
+    """Only their own words tell whether they have a secret."""
+    assert mask_reply(request_, reply) == reply
 
 
 @pytest.mark.parametrize(
