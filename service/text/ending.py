@@ -48,7 +48,7 @@ _ODDS_MAX: Final = 4.0
 
 _VALUES: Final = VALUES | {IdentifierKind.TIME, IdentifierKind.DECIMAL}
 
-_NUMBERED: Final = re.compile(r"(?<![\w.])([^\W\d_]{3,})[ -](\d{1,6})(?![\w.,:%]*\d)(?: ([^\W\d_]+))?")
+_NUMBERED: Final = re.compile(r"(?<![\w.])([^\W\d_]{3,})[ -](\d{1,6})(?![\w.,:%/-]*\d)(?: ([^\W\d_]+))?")
 _NAME: Final = re.compile(
     r"(?:(?<=[\w,;] )|(?<= [A-Z][a-z]\. )|(?<= [A-Z][a-z]{2}\. ))[A-Z\u00c0-\u00de\u0410-\u042f][^\W\d_]{2,}"
 )
@@ -130,10 +130,11 @@ def _are_apart(some: frozenset[str], others: frozenset[str]) -> bool:
 
 @lru_cache(_TEXTS_KEPT)
 def _things_of(text: str) -> frozenset[str]:
-    """The identifiers of a text that are no values, and the numbers behind a noun: of customer 58, not of 60 words, and
-    not of Node 18, which has one version at a time."""
+    """The identifiers of a text that have letters and are no values, and the numbers behind a noun: of customer 58, not
+    of 60 words, and not of Node 18, which has one version at a time."""
     grammar = words_of(Words.GRAMMAR)
-    named = {found.text.casefold() for found in identifiers(text) if found.kind not in _VALUES}
+    found = (one.text.casefold() for one in identifiers(text) if one.kind not in _VALUES)
+    named = {one for one in found if any(map(str.isalpha, one))}
     for noun, number, after in _NUMBERED.findall(text):
         if noun.islower() and noun not in grammar and (not after or after.casefold() in grammar):
             named.add(number)

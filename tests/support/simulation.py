@@ -45,7 +45,16 @@ from abridged.service.domain.events import ErrorClass, Event, MessageAppended, P
 from abridged.service.domain.fold import evolve
 from abridged.service.domain.ledger import NOTHING_FOUND, LedgerEntry, LedgerFinds, Replaced, Use, joined_entries
 from abridged.service.domain.message import Message, Role, ToolCall
-from abridged.service.domain.policy import DepthLimit, Fallback, Policy, ProfileName, ToolOutput, overridden, validated
+from abridged.service.domain.policy import (
+    BUDGET_MIN,
+    DepthLimit,
+    Fallback,
+    Policy,
+    ProfileName,
+    ToolOutput,
+    overridden,
+    validated,
+)
 from abridged.service.domain.profiles.profile import DecisionContext
 from abridged.service.domain.profiles.registry import profile_of
 from abridged.service.domain.ranges import covers
@@ -337,7 +346,7 @@ class SimulatedChat:
         return Settings(
             model="ollama:simulated",
             context_length=length,
-            reserved_output_tokens=rng.choice([0, 0, length // 8]),
+            reserved_output_tokens=min(rng.choice([0, 0, length // 8]), length - BUDGET_MIN),
             overhead_tokens=rng.choice([0, 0, 50, length // 10]),
             policy=overrides,
         )

@@ -170,6 +170,7 @@ def test_a_rule_for_another_thing_is_another_rule(rule, later):
     [
         ("Always answer in 60 words at most.", "Always answer in 80 words at most."),
         ("Always use Python 3.11.", "Always use Python 3.12."),
+        ("Write all dates in the form 2024-03-05.", "Write all dates in the form 05/03/2024."),
         ("Target Node 18 from now on.", "Target Node 20 from now on."),
         ("No meetings before 9:30.", "No meetings before 10:00."),
         ("Never delete files in /srv/a.", "Never delete files in /srv/a or /srv/b."),
