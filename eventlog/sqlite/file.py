@@ -12,8 +12,7 @@ import os
 import re
 import shutil
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import sys
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -45,7 +44,12 @@ _WAL_RESET_FIXED_SINCE = (3, 51, 3)
 _WAL_SINCE = (3, 7, 0)
 
 
-_OPEN_FILE_LOCK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
+_OPEN_FILE_LOCK: int | None = getattr(fcntl, "F_OFD_SETLK", None) if sys.platform == "linux" else None
+_NOT_LOCKABLE = frozenset({errno.ENOENT, errno.EISDIR, errno.EACCES, errno.EPERM, errno.EROFS})
+"""The errors for a file that is not there or may not be written."""
+_NO_SUCH_LOCK = frozenset({errno.EINVAL, errno.ENOSYS})
+_HELD: set[tuple[int, int]] = set()
+"""Device and inode of the files whose byte this process has locked."""
 _OWNERS_BYTE = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 1 << 62, 1, 0)
 """A `struct flock` of the byte that an owner locks: SQLite locks some of the first 2^30 + 512."""
 
@@ -61,35 +65,51 @@ class FileLock:
     def __init__(self, path: Path) -> None:
         lock = lock_of(path)
         self._descriptors = [os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)]
+        self._held: tuple[int, int] | None = None
         try:
-            with _taken(lock):
-                fcntl.flock(self._descriptors[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._descriptors[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.hold(path)
+        except BlockingIOError as error:
+            self.close()
+            raise LogLocked(f"another process owns the log: {lock} is locked") from error
         except BaseException:
             self.close()
             raise
 
     def hold(self, path: Path) -> None:
-        """Lock the file itself, if it is there by now and may be written. Raises LogLocked."""
+        """Lock the file itself, if it is there by now, may be written, and the system can. Raises LogUnsafe if a log
+        is open by another name of the file, beside which its write-ahead log is."""
         if _OPEN_FILE_LOCK is None:
             return
-        with suppress(FileNotFoundError, IsADirectoryError, PermissionError):
-            self._descriptors.append(os.open(path, os.O_RDWR | os.O_CLOEXEC))
-            with _taken(path):
-                fcntl.fcntl(self._descriptors[-1], _OPEN_FILE_LOCK, _OWNERS_BYTE)
+        try:
+            self._hold(path, _OPEN_FILE_LOCK)
+        except BlockingIOError as error:
+            raise _by_another_name(path) from error
+        except OSError as error:
+            if error.errno not in _NOT_LOCKABLE | _NO_SUCH_LOCK:
+                raise
+
+    def _hold(self, path: Path, lock: int) -> None:
+        found = os.stat(path)
+        held = found.st_dev, found.st_ino
+        if held in _HELD:
+            # A descriptor that this process opened now, and closed again, would take SQLite's own locks with it.
+            raise _by_another_name(path)
+        self._descriptors.append(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+        fcntl.fcntl(self._descriptors[-1], lock, _OWNERS_BYTE)
+        self._held = held
+        _HELD.add(held)
 
     def close(self) -> None:
         """Let another process own the log. The lock file stays, because removing it would allow two owners."""
+        if self._held is not None:
+            _HELD.discard(self._held)
         while self._descriptors:
             os.close(self._descriptors.pop())
 
 
-@contextmanager
-def _taken(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except BlockingIOError as error:
-        raise LogLocked(f"another process owns the log: {path} is locked") from error
+def _by_another_name(path: Path) -> LogUnsafe:
+    return LogUnsafe(f"a log is open by another name of {path}, a hard link or a mount: use that one")
 
 
 class OpenFiles:

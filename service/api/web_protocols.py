@@ -96,11 +96,12 @@ def _once(members: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in members:
         if name in found:
-            raise InvalidRequest(((name if name.isidentifier() else "", "is given twice"),))
+            raise InvalidRequest(((name[:_NAME_CHARS_MAX], "is given twice"),))
         found[name] = value
     return found
 
 
+_NAME_CHARS_MAX = 64
 _CAMEL = re.compile(r"_([a-z])")
 _PARENT = re.compile(r"Failed to parse ([A-Za-z0-9_]{1,64}) field: ")
 _PLACE = re.compile(r" at \"?\w+((?:\.\w{1,64}|\[\d{1,9}\])+)")

@@ -257,9 +257,14 @@ def _require_pins_fit(state: Conversation, events: list[Event], context: Decisio
     require_pins_fit(opened, [*pinned, *appended], context.policy)
 
 
+def _sizes(settings: Settings) -> tuple[int, int]:
+    return settings.context_length, settings.reserved_output_tokens
+
+
 def _change_settings(state: Conversation, command: ChangeSettings, context: DecisionContext) -> list[Event]:
     require_version(state, command.expected_version)
-    require_possible(command.settings)
+    if _sizes(command.settings) != _sizes(state.settings):
+        require_possible(command.settings)
     settings = replace(command.settings, profile=context.policy.profile)
     if settings == state.settings:
         return []

@@ -80,7 +80,7 @@ def ledger_tokens_max(state: Conversation, policy: Policy) -> int:
 def rules_tokens_max(state: Conversation, policy: Policy) -> int:
     """The share of the window that standing rules have, in tokens; a larger one in a small window, `small_growth`."""
     whole = _whole(state, policy)
-    return int(small_growth(whole) * policy.rules_token_ratio * whole)
+    return min(whole, int(small_growth(whole) * policy.rules_token_ratio * whole))
 
 
 def _whole(state: Conversation, policy: Policy) -> int:

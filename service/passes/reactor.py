@@ -194,7 +194,7 @@ class Reactor:
         """Have extraction make the record of this pass at once, even if a model is working on it."""
         running = self._running.get(key)
         if running is None:
-            if self._hurried.get(key) != pass_id or key in self._postponed:
+            if self._hurried.get(key) != pass_id or key not in self._extractions:
                 self._forget_postponed(key)
                 self._hurried[key] = pass_id
                 self._extractions.put(key, urgent=True)

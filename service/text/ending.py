@@ -53,6 +53,8 @@ _NAME: Final = re.compile(
     r"(?:(?<=[\w,;] )|(?<= [A-Z][a-z]\. )|(?<= [A-Z][a-z]{2}\. ))[A-Z\u00c0-\u00de\u0410-\u042f][^\W\d_]{2,}"
 )
 
+_WORD: Final = re.compile(r"[^\W\d_]+")
+
 _TEXTS_KEPT: Final = 1_024
 
 
@@ -113,19 +115,24 @@ def lifted_rule(said: Statement, rules: Sequence[frozenset[str]]) -> int | None:
 
 
 def names_another(text: str, rule: str) -> bool:
-    """Return whether a text and a rule both name things, such as paths, addresses and numbered things, and share none:
-    a second rule of the kind lets the first one stand."""
-    return _are_apart(_things_of(text), _things_of(rule))
+    """Return whether a text and a rule that forbids something both name things, such as paths, addresses and numbered
+    things, and share none: a second prohibition lets the first one stand. What to use has one value at a time."""
+    if not has_phrase(rule, Phrase.PROHIBITS):
+        return False
+    things, others = _things_of(text), _things_of(rule)
+    return bool(things and others) and things.isdisjoint(others)
 
 
 def names_somebody_else(text: str, rule: str) -> bool:
     """Return whether a text and a rule both have names, and share none: who permits something for one person
     does not permit it for another. Capitals inside a sentence show them, which some languages give to every noun."""
-    return _are_apart(frozenset(_NAME.findall(text)), frozenset(_NAME.findall(rule)))
+    names, others = _NAME.findall(text), _NAME.findall(rule)
+    return bool(names and others) and not (_has_any(names, rule) or _has_any(others, text))
 
 
-def _are_apart(some: frozenset[str], others: frozenset[str]) -> bool:
-    return bool(some and others) and some.isdisjoint(others)
+def _has_any(names: Sequence[str], text: str) -> bool:
+    words = {word.casefold() for word in _WORD.findall(text)}
+    return any(name.casefold() in words for name in names)
 
 
 @lru_cache(_TEXTS_KEPT)

@@ -46,6 +46,7 @@ _SIGN: Final = re.compile(r"\w[!#$%^*~@?&+]+\w")
 _ENDING: Final = re.compile(r"[^\W\d\u0e00-\uffff]{1,12}")
 _WORD: Final = re.compile(r"[\w'\u2019-]+")
 _NUMBER: Final = re.compile(rf"[0-9]{{{_CHECK_DIGITS},{_DIGITS_MAX}}}#?|[0-9]{{3}}[ -][0-9]{{3}}")
+_TICKET: Final = re.compile(r"[A-Z]{2,6}(?:-[0-9]{2,8}){1,3}")
 _PASSPHRASE: Final = re.compile(r"[a-z]{3,20}(?:-[a-z]{3,20}){3,9}", re.IGNORECASE)
 """Words that are a passphrase if they are said to be the secret. Fewer, as in `case-sensitive`, may describe it."""
 
@@ -154,14 +155,18 @@ def told_in_reply(request: str, reply: str) -> list[tuple[int, int]]:
     """The start and the end of each secret in a short message that follows one which asks for it, in order."""
     if not may_tell_alone(reply):
         return []
-    asking = [one for one in _last_sentences(request) if _asks_for_secret(one)]
-    if not asking:
+    asked = next((one for one in reversed(_last_sentences(request)) if _asks(one)), "")
+    if not _names_wanted(asked):
         return []
-    digits_min = min(map(_digits_min, asking))
+    digits_min = _digits_min(asked)
+    others = {word.casefold() for word in _WORD.findall(reply)} - words_of(Words.GRAMMAR) - words_of(Words.SMALL_TALK)
     found: list[tuple[int, int]] = []
     for match in _TOKEN.finditer(reply):
+        # A number beside another word, as in `March 2023`, is of that; a ticket is none of a secret's forms.
+        is_number = match[0].isdecimal() and not section_of(Phrase.NAMES_SECRET).is_in(reply)
+        is_other = is_number and any(match[0] not in word for word in others)
         # As if the name stood before each token: nothing else does in so few words.
-        if not _is_labelled(reply[: match.start()]):
+        if not (is_other or _TICKET.fullmatch(match[0]) or _is_labelled(reply[: match.start()])):
             before = (match.start(), match.start())
             secret = _secret_in(reply, match, match.start(), before, None, digits_min)
             found += [secret] if secret is not None else []
@@ -174,15 +179,20 @@ def _last_sentences(text: str) -> list[str]:
     return [sentence for sentence in sentences if sentence][-_ASKING_SENTENCES:]
 
 
-def _asks_for_secret(sentence: str) -> bool:
-    """Return whether a sentence that names a secret asks for it, and not for another thing: `Which server has ...`."""
-    if not section_of(Phrase.NAMES_SECRET).is_in(sentence) and _PIN_LAST.search(sentence) is None:
+def _asks(sentence: str) -> bool:
+    """Return whether a sentence is a question, or asks for the secret that it names."""
+    if is_question(sentence) or sentence.endswith((":", "\uff1a")):
+        return True
+    return section_of(Phrase.ASKS_FOR_SECRET).is_in(straight(sentence)) and _names_wanted(sentence)
+
+
+def _names_wanted(sentence: str) -> bool:
+    """Return whether a question or a request is for the secret that it names, and not for another thing before it:
+    `Which server has ...`, `What is the ticket for ...`."""
+    name = section_of(Phrase.NAMES_SECRET).search(sentence) or _PIN_LAST.search(sentence)
+    if name is None:
         return False
-    words = [word.casefold() for word in _WORD.findall(sentence)]
-    if any(word in words_of(Words.LABELS) for word in words[1:2]):
-        return False
-    asks = is_question(sentence) or sentence.endswith((":", "\uff1a"))
-    return asks or section_of(Phrase.ASKS_FOR_SECRET).is_in(straight(sentence))
+    return words_of(Words.LABELS).isdisjoint(word.casefold() for word in _WORD.findall(sentence[: name.start()]))
 
 
 def _named(text: str, names: Sequence[tuple[int, int]]) -> Iterator[_Named]:

@@ -479,3 +479,14 @@ def test_a_pass_that_the_operator_switched_off_is_neither_started_nor_committed(
     assert isinstance(failed, SummarizationFailed)
     assert failed.error_class is ErrorClass.CANCELLED
     assert outcome.after.pending is None
+
+
+def test_a_conversation_of_before_that_is_too_small_can_be_renamed():
+    """Only new sizes are refused."""
+    small = replace(SETTINGS, context_length=240)
+    opened = given(replace(OPEN, settings=small))
+
+    assert opened.when(ChangeSettings(replace(small, title="x")), POLICY).after.settings.title == "x"
+    opened.when(ChangeSettings(replace(small, context_length=250)), POLICY).then_refused(
+        InvalidPolicy, field="context_length"
+    )

@@ -291,6 +291,8 @@ def test_a_decision_bounds_the_rules_by_their_share_of_the_budget():
     policy = Policy(rules_token_ratio=0.1, min_gain=0.0)
     kept = Given(state).when(command, policy).after
     assert 0.1 * state.budget < kept.rules.tokens <= 0.1 * SMALL_GROWTH_MAX * state.budget
+    whole = Given(state).when(command, replace(policy, rules_token_ratio=0.99)).after
+    assert whole.rules.tokens <= state.budget
     none = Given(state).when(command, replace(policy, rules_token_ratio=0.0)).after
     assert (none.rules.tokens, len(none.rules.entries)) == (0, 40)
 

@@ -735,9 +735,18 @@ def test_another_name_of_the_file_leads_to_no_second_owner(tmp_path, is_new):
         SqliteEventLog.open(path, clock_us=Clock()).close()
     with closing(SqliteEventLog.open(path, clock_us=Clock())) as log:
         link.hardlink_to(path)
-        with pytest.raises(LogLocked):
+        before = _locks_of(path)
+        with pytest.raises(LogUnsafe, match="another name"):
             SqliteEventLog.open(link, clock_us=Clock())
+        assert _locks_of(path) == before
         log.submit(append(event(1))).result()
 
     with closing(SqliteEventLog.open(link, clock_us=Clock())) as log:
         assert log.head() == 1
+
+
+def _locks_of(path: Path) -> list[list[str]]:
+    """The locks on the file: kind, mode, first and last byte of each."""
+    lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    inode = f":{path.stat().st_ino}"
+    return sorted([kind, mode, *ends] for _, kind, _, mode, _, file, *ends in lines if file.endswith(inode))

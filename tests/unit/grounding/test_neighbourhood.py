@@ -10,6 +10,7 @@ from abridged.service.grounding.neighbourhood import Neighbourhood
 SAID = (
     "The invoice of the roofer is due on 2 April 2027.",
     "Noted, I will remind you of the invoice.",
+    *("Tell me about gardens.", "Roses do better near a wall.", "And about books?", "Reading aloud helps children."),
     "Mira joins the team in Leeds as an accountant.",
     "Welcome to her. Does she need a laptop?",
     "Yes, order the laptop for Mira; it costs 1,890 EUR.",
@@ -43,6 +44,15 @@ def test_a_value_of_something_else_is_apart(neighbourhood, sentence):
 def test_a_value_near_its_words_is_not(neighbourhood, sentence):
     """A sentence without values, one with a value that no message has, and one that says nothing else stay, too."""
     assert not neighbourhood.is_apart(sentence)
+
+
+def test_a_value_that_another_text_has_is_not_apart(neighbourhood):
+    """An earlier record may give it to what the sentence speaks of."""
+    sentence = "Mira starts as an accountant on 2 April 2027."
+    messages = neighbourhood._messages
+
+    assert not Neighbourhood(messages, ["Mira starts on 2 April 2027."]).is_apart(sentence)
+    assert Neighbourhood(messages, ["Mira starts in April."]).is_apart(sentence)
 
 
 def test_no_message_has_any_neighbourhood():

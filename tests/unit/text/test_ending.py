@@ -154,7 +154,7 @@ def test_one_word_in_common_takes_no_rule_back_unless_a_rule_is_spoken_of():
     ("rule", "later"),
     [
         ("Never delete files in /srv/a without asking me.", "Never delete files in /srv/b without asking me."),
-        ("Always CC legal@acme.test on contracts.", "Always CC finance@acme.test on contracts."),
+        ("Never CC legal@acme.test on contracts.", "Never CC finance@acme.test on contracts."),
         ("Never call customer 58 before noon.", "Never call customer 59 before noon."),
         ("Never restart cluster-7.", "Never restart cluster-9."),
     ],
@@ -171,6 +171,8 @@ def test_a_rule_for_another_thing_is_another_rule(rule, later):
         ("Always answer in 60 words at most.", "Always answer in 80 words at most."),
         ("Always use Python 3.11.", "Always use Python 3.12."),
         ("Write all dates in the form 2024-03-05.", "Write all dates in the form 05/03/2024."),
+        ("Always use port 3000 for the preview.", "Always use port 8080 for the preview."),
+        ("Always send invoices to a@acme.test.", "Always send invoices to b@acme.test."),
         ("Target Node 18 from now on.", "Target Node 20 from now on."),
         ("No meetings before 9:30.", "No meetings before 10:00."),
         ("Never delete files in /srv/a.", "Never delete files in /srv/a or /srv/b."),
@@ -190,3 +192,4 @@ def test_a_permission_for_somebody_else_lifts_nothing():
     assert names_somebody_else("Tu peux parler de prix avec Leroy.", "Ne parle jamais de prix avec Dupont.")
     assert not names_somebody_else("You may mention prices to Hale again.", rule)
     assert not names_somebody_else("Prices are no secret any more.", rule)
+    assert not names_somebody_else("Code in den Texten ist wieder erlaubt.", "Schreibe nie Code in Antworten.")
