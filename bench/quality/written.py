@@ -26,6 +26,7 @@ from abridged.service.domain.rules import Rule
 from abridged.service.domain.tokens import TokenSource
 from abridged.service.grounding.claims import evidence_of, texts_of, unsupported
 from abridged.service.grounding.neighbourhood import Neighbourhood
+from abridged.service.grounding.required import Named
 from abridged.service.grounding.support import concordance_of
 from abridged.service.summarizer.narrative import Measures, quotable_of, tidied
 from abridged.service.summarizer.statements import judged
@@ -245,7 +246,7 @@ def statements_judged(chats: Sequence[WrittenChat]) -> Statements:
         appended = (MessageAppended(number, message, 0, TokenSource.ESTIMATE) for number, message in numbered)
         values, _ = found_in(appended, (), Ledger())
         superseded = {value.text.casefold(): value.replaced_by for value in values if value.replaced_by}
-        near = Neighbourhood(chat.messages)
+        near = Neighbourhood([Named(text, numerals(text)) for text in map("\n".join, map(texts_of, chat.messages))])
         measures = Measures(
             known, concordance, superseded, "", may_speak_of_format=True, max_repetition=0.5, neighbourhood=near
         )

@@ -45,9 +45,10 @@ _WAL_SINCE = (3, 7, 0)
 
 
 _OPEN_FILE_LOCK: int | None = getattr(fcntl, "F_OFD_SETLK", None) if sys.platform == "linux" else None
-_NOT_LOCKABLE = frozenset({errno.ENOENT, errno.EISDIR, errno.EACCES, errno.EPERM, errno.EROFS})
-"""The errors for a file that is not there or may not be written."""
-_NO_SUCH_LOCK = frozenset({errno.EINVAL, errno.ENOSYS})
+_NOT_LOCKABLE = frozenset(
+    {errno.ENOENT, errno.EISDIR, errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL, errno.ENOSYS}
+)
+"""The errors for a file that is not there or may not be written, and for a system without such locks."""
 _HELD: set[tuple[int, int]] = set()
 """Device and inode of the files whose byte this process has locked."""
 _OWNERS_BYTE = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 1 << 62, 1, 0)
@@ -86,7 +87,7 @@ class FileLock:
         except BlockingIOError as error:
             raise _by_another_name(path) from error
         except OSError as error:
-            if error.errno not in _NOT_LOCKABLE | _NO_SUCH_LOCK:
+            if error.errno not in _NOT_LOCKABLE:
                 raise
 
     def _hold(self, path: Path, lock: int) -> None:

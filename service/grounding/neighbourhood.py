@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Final
 
-from abridged.service.domain.message import Message
-from abridged.service.grounding.claims import texts_of
-from abridged.service.text.identifiers import numerals
+from abridged.service.grounding.required import Named
+from abridged.service.text.identifiers import Identifier, numerals
 from abridged.service.text.sentences import Terms, terms_of
 
 _NEAR_SHARE: Final = 0.25
@@ -23,16 +22,18 @@ _NEAR_SHARE: Final = 0.25
 other writers that may be read, a third of those with another's value are below it, and no honest one that is not taken
 out for something else."""
 
-_BESIDE_WEIGHT: Final = 0.5
 _REACH: Final = 4
-"""Weight of a word in one of so many messages before or after."""
+"""Messages before and after one that may say what its values are of."""
+
+_BESIDE_WEIGHT: Final = 0.5
+"""Weight of a word in these, where one in the message itself weighs 1."""
 
 
 class Neighbourhood:
     """The words and values of messages, in their order, and the values of what is read `beside` them, such as an
-    earlier record. Reads them when it is first asked."""
+    earlier record. Reads the words when it is first asked."""
 
-    def __init__(self, messages: Sequence[Message], beside: Collection[str] = ()) -> None:
+    def __init__(self, messages: Sequence[Named], beside: Sequence[Named] = ()) -> None:
         self._messages = messages
         self._beside = beside
 
@@ -40,10 +41,10 @@ class Neighbourhood:
         """Return whether no message that has the sentence's values is about what the rest of the sentence is about.
         False for a sentence without values, for values that no message has, and for those of texts beside them. Time
         goes with the messages."""
-        values = _values_of(sentence)
+        values = _values(numerals(sentence))
         if not values.isdisjoint(self._known_beside):
             return False
-        holders = [at for at, said in enumerate(self._values) if values <= said] if values else []
+        holders = [at for at, said in enumerate(self._messages) if values <= _values(said.found)] if values else []
         if not holders:
             return False
         words = terms_of(_without(sentence, values))
@@ -52,19 +53,11 @@ class Neighbourhood:
 
     @cached_property
     def _known_beside(self) -> frozenset[str]:
-        return frozenset[str]().union(*map(_values_of, self._beside))
-
-    @cached_property
-    def _texts(self) -> list[str]:
-        return [" ".join(texts_of(message)) for message in self._messages]
-
-    @cached_property
-    def _values(self) -> list[frozenset[str]]:
-        return [_values_of(text) for text in self._texts]
+        return frozenset[str]().union(*(_values(text.found) for text in self._beside))
 
     @cached_property
     def _terms(self) -> list[Terms]:
-        return [terms_of(text) for text in self._texts]
+        return [terms_of(said.text) for said in self._messages]
 
     @cached_property
     def _times(self) -> Counter[str]:
@@ -79,8 +72,8 @@ class Neighbourhood:
         return math.log((len(self._terms) + 1) / (self._times[word] + 0.5))
 
 
-def _values_of(text: str) -> frozenset[str]:
-    return frozenset(found.text.casefold() for found in numerals(text))
+def _values(found: Iterable[Identifier]) -> frozenset[str]:
+    return frozenset(one.text.casefold() for one in found)
 
 
 def _without(sentence: str, values: frozenset[str]) -> str:

@@ -129,7 +129,7 @@ class Source:
             skeleton=skeleton,
             superseded=superseded,
             quotable=quotable_of(messages) if by_model else None,
-            neighbourhood=Neighbourhood(messages, (earlier, around, *(text for text, _ in said[len(messages) :]))),
+            neighbourhood=Neighbourhood(named[: len(messages)], allowed[len(messages) :]),
         )
 
 

@@ -162,7 +162,7 @@ def told_in_reply(request: str, reply: str) -> list[tuple[int, int]]:
     others = {word.casefold() for word in _WORD.findall(reply)} - words_of(Words.GRAMMAR) - words_of(Words.SMALL_TALK)
     found: list[tuple[int, int]] = []
     for match in _TOKEN.finditer(reply):
-        # A number beside another word, as in `March 2023`, is of that; a ticket is none of a secret's forms.
+        # Another word makes a number its own, as in `March 2023`, and no secret has the form of a ticket.
         is_number = match[0].isdecimal() and not section_of(Phrase.NAMES_SECRET).is_in(reply)
         is_other = is_number and any(match[0] not in word for word in others)
         # As if the name stood before each token: nothing else does in so few words.

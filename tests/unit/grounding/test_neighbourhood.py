@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from abridged.service.domain.message import Message, Role
 from abridged.service.grounding.neighbourhood import Neighbourhood
+from abridged.service.grounding.required import Named
+from abridged.service.text.identifiers import numerals
 
 SAID = (
     "The invoice of the roofer is due on 2 April 2027.",
@@ -18,10 +19,14 @@ SAID = (
 )
 
 
+def named(*texts: str) -> list[Named]:
+    """The texts with their values."""
+    return [Named(text, numerals(text)) for text in texts]
+
+
 @pytest.fixture
 def neighbourhood() -> Neighbourhood:
-    roles = (Role.USER, Role.ASSISTANT)
-    return Neighbourhood([Message(f"m{n}", roles[n % 2], text) for n, text in enumerate(SAID)])
+    return Neighbourhood(named(*SAID))
 
 
 @pytest.mark.parametrize("sentence", ["Mira starts as an accountant on 2 April 2027.", "The roofer is paid 1,890 EUR."])
@@ -46,13 +51,12 @@ def test_a_value_near_its_words_is_not(neighbourhood, sentence):
     assert not neighbourhood.is_apart(sentence)
 
 
-def test_a_value_that_another_text_has_is_not_apart(neighbourhood):
+def test_a_value_that_another_text_has_is_not_apart():
     """An earlier record may give it to what the sentence speaks of."""
     sentence = "Mira starts as an accountant on 2 April 2027."
-    messages = neighbourhood._messages
 
-    assert not Neighbourhood(messages, ["Mira starts on 2 April 2027."]).is_apart(sentence)
-    assert Neighbourhood(messages, ["Mira starts in April."]).is_apart(sentence)
+    assert not Neighbourhood(named(*SAID), named("Mira starts on 2 April 2027.")).is_apart(sentence)
+    assert Neighbourhood(named(*SAID), named("Mira starts in April.")).is_apart(sentence)
 
 
 def test_no_message_has_any_neighbourhood():
