@@ -17,7 +17,7 @@ from tests.support.patience import PATIENCE_S
 from tests.support.sidecar import Sidecar, said, script, sidecar
 
 SLOW_S = 0.2
-PATIENT_S = 2 * SLOW_S
+PATIENT_S = 1.5  # A first call may spend 0.2 s on its tokenizer.
 SLOW = {"telemetry.slow_call_s": SLOW_S}
 APPEND = "abridged.v1.ConversationService/AppendMessages"
 SECRET = "Nobody but the caller may read this sentence."
@@ -75,7 +75,7 @@ async def test_a_slow_append_and_one_that_its_deadline_ended_leave_their_stages(
 
 
 async def test_an_append_behind_a_stuck_one_waited_for_the_log(tmp_path):
-    """An append to the same conversation is queued in the log, and says so."""
+    """An append to the same conversation is queued in the log or before it, and says so."""
     async with sidecar(tmp_path, SLOW) as s:
         with locked(s):
             first = asyncio.ensure_future(s.conversations.AppendMessages(of("c1"), timeout=PATIENCE_S))
@@ -83,7 +83,8 @@ async def test_an_append_behind_a_stuck_one_waited_for_the_log(tmp_path):
         await first
         line = (await slow_lines(s, 2))["DEADLINE_EXCEEDED"]
 
-    assert line["stages_ms"]["log_wait"] + line["stages_ms"]["turn"] >= 0.5 * line["total_ms"]
+    waited = sum(line["stages_ms"].get(stage, 0) for stage in ("log_wait", "turn"))
+    assert waited >= 0.5 * line["total_ms"]
 
 
 async def test_an_append_of_a_stream_leaves_its_stages_too(tmp_path):
