@@ -52,13 +52,13 @@ NAMED_ONLY = frozenset({"open", "recall", "prepared", "encrypted"}) | IN_DATABAS
 USUAL = tuple(name for name in NAMES if name not in NAMED_ONLY)
 
 COST, QUALITY, ROOM, WRITTEN = "cost", "quality", "room", "written"
-BEAM, LOCOMO = "beam", "locomo"
+BEAM, LOCOMO, ASKED = "beam", "locomo", "asked"
 """Measurements that count and do not time."""
 
 GROWTH, MEMORY = "growth", "memory"
 """Measurements that compare figures of one run."""
 
-ALONE = (COST, QUALITY, ROOM, WRITTEN, BEAM, LOCOMO, GROWTH, MEMORY)
+ALONE = (COST, QUALITY, ROOM, WRITTEN, BEAM, LOCOMO, ASKED, GROWTH, MEMORY)
 """Measurements without rounds."""
 
 HEADINGS = ("figure", "what", "median", "spread", "ratio", "target", "")
@@ -81,7 +81,7 @@ DISTURBED_LOAD = 0.5
     type=click.Choice((*NAMES, *ALONE)),
     multiple=True,
     help="One measurement; repeatable. `open`, `recall`, `prepared`, `encrypted`, `shared`, `postgres`, `cost`, "
-    "`quality`, `room`, `written`, `beam`, `locomo`, `growth` and `memory` run only so.",
+    "`quality`, `room`, `written`, `beam`, `locomo`, `asked`, `growth` and `memory` run only so.",
 )
 @click.option("--database", metavar="URL", default="", help="A PostgreSQL database for `shared` and `postgres`.")
 @click.option(
@@ -115,7 +115,8 @@ def bench(
     counts what survives in chats that others have written, and takes half a minute. `--only beam --data FOLDER` counts
     the questions of BEAM, a public benchmark, whose messages and answers a search finds, beside plain searches, and
     what stands in a window, and takes half an hour.
-    `--only locomo --data FOLDER` counts those of LoCoMo that a search finds.
+    `--only locomo --data FOLDER` counts those of LoCoMo that a search finds, and `--only asked` those that are asked in
+    other words than the chats of `--only written` have.
     `--only growth` takes the ledger and evidence through ten megabytes of hostile texts.
     `--only memory` appends 100,000 messages and takes six minutes. `--only shared --database URL` measures two sidecars
     on a log in PostgreSQL. `--only postgres --database URL` measures such a log beside bare psycopg, in schemas that it
@@ -150,7 +151,7 @@ def bench(
 
 def _print_counted(what: str, data: Path | None, model: str | None, address: str) -> None:
     """The table of `cost`, `room`, `written`, `growth` or `memory`, the page of `quality`, or the
-    section of it of `beam` or `locomo`."""
+    section of it of `beam`, `locomo` or `asked`."""
     if what == COST:
         from bench import costs
 
@@ -170,6 +171,10 @@ def _print_counted(what: str, data: Path | None, model: str | None, address: str
                 f"--only locomo asks the questions of LoCoMo's talks: name the folder of {locomo.FILE} with --data"
             )
         click.echo(locomo.section(asyncio.run(searching.counted(locomo.locomo_talks(data), _progress))))
+    elif what == ASKED:
+        from bench.quality import asked, searching, written
+
+        click.echo(asked.section(asyncio.run(searching.counted(asked.asked_chats(written.CHATS), _progress))))
     elif what == ROOM:
         from bench.quality import room
 

@@ -63,9 +63,10 @@ def tables(counts: Counts) -> Iterator[str]:
             continue
         yield f"### A source among the first {FIRST[0]} / {FIRST[1]} hits, chats {half}"
         yield _table(by_category, "sources", SOURCES)
-        yield f"### The answer within {BUDGETS[0]:,} / {BUDGETS[1]:,} tokens of what is found, chats {half}"
-        yield _ANSWERS_NOTE
-        yield _table(by_category, "answers", (NEWEST, *ANSWERS))
+        if any(found.answers for found in by_category.values()):
+            yield f"### The answer within {BUDGETS[0]:,} / {BUDGETS[1]:,} tokens of what is found, chats {half}"
+            yield _ANSWERS_NOTE
+            yield _table(by_category, "answers", (NEWEST, *ANSWERS))
 
 
 def _newest(counts: Counts) -> Iterator[str]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from abridged.service.recall.embedders import WordLlamaEmbedder
 from abridged.service.recall.query import spelled
+from abridged.service.recall.vectors import Embedder
 from abridged.service.text.sentences import parts_of
 
 RIVALS: Final = ("BM25", "cosine")
@@ -36,7 +36,7 @@ class Rivals:
         self._first = first
 
     @classmethod
-    async def of(cls, messages: Sequence[tuple[str, str]], embedder: WordLlamaEmbedder) -> Rivals:
+    async def of(cls, messages: Sequence[tuple[str, str]], embedder: Embedder) -> Rivals:
         """The rivals for a chat."""
         texts = [text for _, text in messages]
         passages = [passage for text in texts for passage in plain_passages(text)]
@@ -79,11 +79,11 @@ class _Texts:
 
     texts: Sequence[str]
     vectors: Any
-    embedder: WordLlamaEmbedder
+    embedder: Embedder
     words: sqlite3.Connection
 
     @classmethod
-    async def of(cls, texts: Sequence[str], embedder: WordLlamaEmbedder) -> _Texts:
+    async def of(cls, texts: Sequence[str], embedder: Embedder) -> _Texts:
         words = sqlite3.connect(":memory:")
         words.execute("CREATE VIRTUAL TABLE texts USING fts5(text)")
         words.executemany("INSERT INTO texts(rowid, text) VALUES(?, ?)", enumerate(texts))

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from abridged.service.recall.embedders import WordLlamaEmbedder
+from abridged.service.recall.multilingual import MultilingualEmbedder
 from abridged.service.tokenizers.estimated import EstimatingCounter
 from bench.processes import sidecar_child
 from bench.quality.beam import BeamChat, BeamQuestion, stands
@@ -28,11 +28,9 @@ FIRST: Final = (5, 10)
 BUDGETS: Final = (2_000, 7_000)
 """Tokens that a caller reads of what is found."""
 
-DIMENSION: Final = 256
 SETTINGS: Final = {
     "summarizer.models": "extractive:",
     "recall.index": "both",
-    "recall.dimension": str(DIMENSION),
     "server.message_bytes_max": "1000000",
 }
 """One message is a third of a megabyte of blanks."""
@@ -66,7 +64,7 @@ def _shares(of: Sequence[int]) -> tuple[Share, ...]:
 async def counted(chats: Iterable[BeamChat], progress: Callable[[str], None]) -> Counts:
     """Ask all questions of the chats."""
     counts: Counts = defaultdict(Counted)
-    embedder = WordLlamaEmbedder(DIMENSION)
+    embedder = MultilingualEmbedder()
     with TemporaryDirectory(prefix="abridged-bench-") as place, sidecar_child(Path(place), "beam", SETTINGS) as child:
         async with SidecarCalls.connected(child.address) as sidecar:
             for chat in chats:

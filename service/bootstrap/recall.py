@@ -22,6 +22,7 @@ from abridged.service.models.ollama.host import open_hosts
 from abridged.service.recall.embedders import OllamaEmbedder, WordLlamaEmbedder
 from abridged.service.recall.errors import RecallLocked, RecallStopped
 from abridged.service.recall.file import is_index, remove, remove_unused, require_installed
+from abridged.service.recall.multilingual import MultilingualEmbedder
 from abridged.service.recall.projection import IN_BACKGROUND, Pace, Progress, Projection
 from abridged.service.recall.recall import Recall
 from abridged.service.recall.vectors import Embedder
@@ -170,6 +171,8 @@ def _path(settings: Settings) -> Path | None:
 
 def _embedder(settings: Settings) -> Embedder:
     provider, _, model = settings.recall.embedder.partition(":")
+    if provider == "multilingual":
+        return MultilingualEmbedder()
     if provider == "wordllama":
         return WordLlamaEmbedder(settings.recall.dimension)
     group = settings.ollama

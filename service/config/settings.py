@@ -128,9 +128,9 @@ def _database_url(value: SecretStr | None) -> SecretStr | None:
 
 
 def _embedder(value: str) -> str:
-    if value == "wordllama" or value.removeprefix("ollama:") not in ("", value):
+    if value in ("multilingual", "wordllama") or value.removeprefix("ollama:") not in ("", value):
         return value
-    raise PydanticCustomError("embedder", "an embedder is 'wordllama' or 'ollama:NAME'")
+    raise PydanticCustomError("embedder", "an embedder is 'multilingual', 'wordllama' or 'ollama:NAME'")
 
 
 DatabaseUrl = Annotated[Secret, AfterValidator(_database_url)]
@@ -483,9 +483,10 @@ class RecallSettings(SettingsGroup):
         "and can be deleted while no sidecar runs. With `log.url` or encryption there is no index unless this is set.",
     )
     embedder: Annotated[str, AfterValidator(_embedder)] = Field(
-        default="wordllama",
-        description="What makes vectors: `wordllama` (embedded, for English), or `ollama:NAME` on `ollama.hosts`. "
-        "After a change run `abridged log reindex`.",
+        default="multilingual",
+        description="What makes vectors: `multilingual` (embedded, for 15 languages), `wordllama` (embedded, for "
+        "English, some fifty times as fast), or `ollama:NAME` on `ollama.hosts`. After a change run "
+        "`abridged log reindex`.",
     )
     dimension: int = Field(default=256, ge=64, le=256, multiple_of=64, description="Numbers of a `wordllama` vector.")
     embed_timeout_s: Seconds = Field(default=10.0, description="Timeout of a call to Ollama for vectors, in seconds.")

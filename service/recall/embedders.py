@@ -56,12 +56,13 @@ class WordLlamaEmbedder:
         self.name = "wordllama:l2_supercat"
 
     async def embed(self, texts: Sequence[str]) -> Any:
-        return await asyncio.to_thread(self._embedded, texts)
+        return await asyncio.to_thread(self.embedded, texts)
 
     async def close(self) -> None:
         """See Embedder."""
 
-    def _embedded(self, texts: Sequence[str]) -> Any:
+    def embedded(self, texts: Sequence[str]) -> Any:
+        """One row of floats per text, in the thread of the caller."""
         import numpy as np
 
         rows = np.zeros((len(texts), self.dimension), dtype=np.float32)

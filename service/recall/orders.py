@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from abridged.service.recall.file import Connection, Scope, blocks_table, entry_of, piece_id, words_table
 from abridged.service.recall.filters import in_scope, wanted, where_of
@@ -28,6 +29,13 @@ is there: they tell least, and to rank what any entry has takes as long as readi
 COUNTED_TO = (256, 1_024, POSTINGS_MAX)
 """A word's entries are counted so far at first, and further only while that can make it a word that ranks."""
 
+RARENESS_MIN = 1e-6
+"""The weight of a word that more than half of the entries have; from FTS5's bm25."""
+
+FULL_SHARE = 0.5
+"""The share of the query's words, weighted by bm25, that counts in full. A text with fewer has them by chance, or says
+it in other words."""
+
 
 def by_words(connection: Connection, search: Search, scope: Scope) -> list[Ranked]:
     table = words_table(scope.namespace)
@@ -36,12 +44,14 @@ def by_words(connection: Connection, search: Search, scope: Scope) -> list[Ranke
     where = where_of(connection, search, scope)
     if telling:
         ranking = [word for word in telling if word not in phrases]
+        full = FULL_SHARE * _weight(connection, table, telling.values())
         # A text that has the phrases need not have the words: they only rank it.
         expression = " AND ".join((*phrases, *([f"({' OR '.join((*phrases[:1], *ranking))})"] if ranking else [])))
         # A text's place counts nothing: the weight of `scope` is 0.
         score, order = f"-bm25({table}, 1.0, 0.0)", "score DESC, id DESC"
     else:
         # Words that any text has rank nothing: the newest that have all of them, without looking at the rest.
+        full = 0.0
         expression = " AND ".join((*phrases, *(word for word in common if word not in phrases)))
         score, order = "0.0", "w.rowid DESC"
     rows = connection.execute(
@@ -49,7 +59,7 @@ def by_words(connection: Connection, search: Search, scope: Scope) -> list[Ranke
         f" WHERE w.{table} MATCH ?{where.sql} ORDER BY {order} LIMIT ?",
         (in_scope(scope, expression), *where.values, ROWS_MAX),
     )
-    return [Ranked(*row) for row in rows]
+    return [Ranked(entry, score, min(1.0, score / full) if full else 1.0) for entry, score in rows]
 
 
 def by_meaning(connection: Connection, search: Search, scope: Scope, vector: Direction) -> list[Ranked]:
@@ -82,8 +92,19 @@ def nearest_entries(vector: Direction, steps: Mapping[int, bytes]) -> list[Ranke
     scores = cosines(vector, list(steps.values()))
     for piece, score in sorted(zip(steps, scores, strict=True), key=lambda scored: (-scored[1], -scored[0])):
         entry, place = entry_of(piece)
-        best.setdefault(entry, Ranked(entry, score, place, score, Mode.MEANING))
+        best.setdefault(entry, Ranked(entry, score, 1.0, place, score, Mode.MEANING))
     return list(best.values())
+
+
+def beside(standing: Sequence[Ranked], near: Sequence[Ranked]) -> list[Ranked]:
+    """The standing entries, which count the less the farther they are than the nearest of all.
+
+    The nearest of them is often one that the query does not need, and then far.
+    """
+    nearest = near[0].score if near else 0.0
+    return [
+        ranked._replace(share=max(0.0, min(1.0, ranked.score / nearest)) if nearest > 0 else 1.0) for ranked in standing
+    ]
 
 
 def pieces_of(connection: Connection, entries: Collection[int]) -> dict[int, bytes]:
@@ -95,9 +116,10 @@ def pieces_of(connection: Connection, entries: Collection[int]) -> dict[int, byt
     return dict(pieces)
 
 
-def _rare_words(connection: Connection, table: str, query: Query) -> tuple[list[str], list[str]]:
-    """The words that are ranked, rarest first, and the others. Phrases are ranked with them if they are as rare."""
-    telling: list[str] = []
+def _rare_words(connection: Connection, table: str, query: Query) -> tuple[dict[str, int], list[str]]:
+    """The words that are ranked, rarest first, with the number of their entries, and the others. Phrases are ranked
+    with them if they are as rare."""
+    telling: dict[str, int] = {}
     waiting = [*query.words, *query.phrases]
     left = POSTINGS_MAX
     for counted_to in COUNTED_TO:
@@ -106,11 +128,17 @@ def _rare_words(connection: Connection, table: str, query: Query) -> tuple[list[
         for word in sorted(counts, key=lambda word: counts[word]):
             if counts[word] <= min(limit, left):
                 left -= counts[word]
-                telling.append(word)
+                telling[word] = counts[word]
         waiting = [word for word in waiting if word not in telling]
         if limit >= left:
             break
     return telling, waiting
+
+
+def _weight(connection: Connection, table: str, counts: Iterable[int]) -> float:
+    """The score by bm25 of a text of mean length that has each word once, of so many entries."""
+    (entries,) = connection.execute(f"SELECT count(*) FROM {table}_docsize").fetchone()
+    return sum(max(RARENESS_MIN, math.log((entries - count + 0.5) / (count + 0.5))) for count in counts)
 
 
 def _count(connection: Connection, table: str, matching: str, limit: int) -> int:

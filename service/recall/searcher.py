@@ -21,7 +21,7 @@ from abridged.service.recall.errors import RecallStopped
 from abridged.service.recall.file import ROLE_NUMBERS, Connection, Kind, connected
 from abridged.service.recall.filters import scope_of
 from abridged.service.recall.fusion import Ranked, Unit, by_unit, fused
-from abridged.service.recall.orders import by_meaning, by_words, nearest_entries, pieces_of, standing_entries
+from abridged.service.recall.orders import beside, by_meaning, by_words, nearest_entries, pieces_of, standing_entries
 from abridged.service.recall.search import Asked, Entry, Found, Mode, Opening, Search
 
 SAID_MAX = 3
@@ -64,9 +64,10 @@ class Searcher:
             near = [] if vector is None else by_meaning(connection, search, scope, vector)
             stands = set() if search.mode is Mode.MEANING else standing_entries(connection, search, scope)
             standing = (
-                [ranked for ranked in words if ranked.entry in stands]
+                # They count as much as the words do, however few of these they have.
+                [ranked._replace(share=words[0].share) for ranked in words if ranked.entry in stands]
                 if vector is None
-                else nearest_entries(vector, pieces_of(connection, stands))
+                else beside(nearest_entries(vector, pieces_of(connection, stands)), near)
             )
             units, users = _units(connection, {ranked.entry for ranked in (*words, *near, *standing)})
             said = [ranked for ranked in words if ranked.entry in users]
@@ -123,7 +124,7 @@ def _units(connection: Connection, entries: Iterable[int]) -> tuple[dict[int, Un
 
 
 def _entries(connection: Connection, ranked: Sequence[Ranked]) -> Iterator[Entry]:
-    for entry, score, piece, similarity, found_by in ranked:
+    for entry, score, _, piece, similarity, found_by in ranked:
         number, conversation, version, kind, role, first, last, exchange, source, time_us, of_text = connection.execute(
             "SELECT c.id, c.name, e.version, e.kind, e.role, e.first, e.last, e.exchange, e.source, e.time_us,"
             " e.checksum FROM entries e JOIN conversations c ON c.id = e.conversation WHERE e.id = ?",

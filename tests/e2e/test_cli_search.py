@@ -11,7 +11,7 @@ from abridged.service.bootstrap.recall import index_path
 from tests.support.command import Ran, abridged, served
 
 NOBODY = "127.0.0.1:9"
-RECALL = ("recall.index=both", "recall.dimension=64")
+RECALL = ("recall.index=both", "recall.embedder=wordllama", "recall.dimension=64")
 
 
 def given(*settings: str) -> list[str]:
@@ -121,7 +121,7 @@ def test_the_doctor_says_that_the_sidecar_has_no_index(tmp_path):
 
 def test_the_doctor_finds_an_index_that_has_stopped(tmp_path):
     """The doctor says what to do, and fails: searches by meaning stay away until somebody acts."""
-    wider = ("recall.index=both", "recall.dimension=128")
+    wider = ("recall.index=both", "recall.embedder=wordllama", "recall.dimension=128")
     with served(tmp_path, *RECALL) as s:
         abridged("append", "c1", "The booking code is ZK4Q1P.", "--address", s.address)
         while "ZK4Q1P" not in abridged("search", "c1", "booking", "--address", s.address).out:
@@ -139,7 +139,7 @@ def test_the_doctor_finds_an_index_that_has_stopped(tmp_path):
 def test_reindexing_makes_the_index_of_another_model(tmp_path):
     """The index that a changed embedder stopped goes on after it; a running sidecar is not disturbed."""
     log = tmp_path / "served.db"
-    wider = ("recall.index=both", "recall.dimension=128")
+    wider = ("recall.index=both", "recall.embedder=wordllama", "recall.dimension=128")
     with served(tmp_path, *RECALL) as s:
         abridged("append", "c1", "The booking code is ZK4Q1P.", "--address", s.address)
         while "ZK4Q1P" not in abridged("search", "c1", "booking", "--address", s.address).out:

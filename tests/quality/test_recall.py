@@ -10,7 +10,7 @@ from abridged.eventlog.event import StreamId
 from abridged.eventlog.memory import MemoryEventLog
 from abridged.service.domain.events import MessageAppended
 from abridged.service.domain.tokens import TokenSource
-from abridged.service.recall.embedders import WordLlamaEmbedder
+from abridged.service.recall.multilingual import MultilingualEmbedder
 from abridged.service.recall.query import parsed
 from abridged.service.recall.recall import Recall
 from abridged.service.recall.search import Mode, Search
@@ -35,7 +35,7 @@ async def test_most_questions_find_their_answer_among_the_first_five(tmp_path, c
     asked = questions()
     assert len(asked) == COUNT
 
-    async with indexed(log, tmp_path / "index", embedder=WordLlamaEmbedder(256)) as recall:
+    async with indexed(log, tmp_path / "index", embedder=MultilingualEmbedder()) as recall:
         hits = {mode: [await is_found(recall, question, mode) for question in asked] for mode in Mode}
 
     people = sum(not question.text.startswith("what was said about ") for question in asked)

@@ -13,7 +13,7 @@ from tests.support.sidecar import Sidecar, said
 WORDS: dict[str, Any] = {"recall.index": "words"}
 """Settings under which words are indexed."""
 
-BOTH: dict[str, Any] = {"recall.index": "both", "recall.dimension": 64}
+BOTH: dict[str, Any] = {"recall.index": "both", "recall.embedder": "wordllama", "recall.dimension": 64}
 """Settings under which words and meaning are."""
 
 MEANING = api.SEARCH_MODE_MEANING

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -887,17 +888,29 @@ async def standing(log: EventLog, path: Path) -> set[int]:
         connection.close()
 
 
-@pytest.mark.parametrize("mode", [Mode.WORDS, Mode.BOTH])
-async def test_a_rule_and_a_preference_are_found_before_better_words(log, tmp_path, mode):
-    """The search finds them so in their conversation, unless a phrase must occur, and not by meaning alone."""
-    said(log, *["the dates of the home desk and the reading of dates at home"] * 20, RULE, PREFERENCE)
+DATES_AT_HOME = "the dates of the home desk and the reading of dates at home"
+
+
+async def test_a_rule_and_a_preference_are_found_before_better_words(log, tmp_path):
+    """The search finds them so in their conversation, unless a phrase must occur."""
+    said(log, *[DATES_AT_HOME] * 20, RULE, PREFERENCE)
+
+    async with indexed(log, tmp_path / "index") as recall:
+        query = "dates reading desk home"
+        assert {41, 43} <= set(positions(await find(recall, query, conversation="c1"))[:6])
+        assert not {41, 43} & set(positions(await find(recall, query))[:6])
+        assert not {41, 43} & set(positions(await find(recall, f'{query} "home desk"', conversation="c1")))
+
+
+async def test_a_preference_is_found_before_better_words_where_it_is_near(log, tmp_path):
+    """The search finds it so in its conversation, and not where the query means other things."""
+    said(log, *[DATES_AT_HOME] * 20, RULE, PREFERENCE)
 
     async with indexed(log, tmp_path / "index", embedder=WordLlamaEmbedder(256)) as recall:
-        query = "dates reading desk home"
-        assert {41, 43} <= set(positions(await find(recall, query, mode=mode, conversation="c1"))[:6])
-        assert not {41, 43} & set(positions(await find(recall, query, mode=mode))[:6])
-        assert not {41, 43} & set(positions(await find(recall, f'{query} "home desk"', mode=mode, conversation="c1")))
-        assert not {41, 43} & set(positions(await find(recall, query, mode=Mode.MEANING, conversation="c1"))[:6])
+        found = partial(find, recall, conversation="c1")
+        assert positions(await found("desk at home for reading", mode=Mode.BOTH))[0] == 43
+        assert 43 not in positions(await find(recall, "desk at home for reading", mode=Mode.BOTH))[:5]
+        assert 43 not in positions(await found("dates of the desk", mode=Mode.BOTH))[:5]
 
 
 async def test_a_tentative_rule_is_not_standing(log, tmp_path):

@@ -3027,8 +3027,8 @@ class SearchHit(_message.Message):
     snippet: _builtins.str
     """About 240 characters of its text, on one line, around what was found."""
     score: _builtins.float
-    """How well it fits: compares hits of one response, the higher the better. The sum of 1 / (10 + rank) over the orders
-    that have it: by words, by meaning, of what is standing, and 0.7 of that for the best of what users say.
+    """How well it fits: compares hits of one response, the higher the better. It is made of the hit's ranks by words, by
+    meaning, among what is standing, and among what users say.
     """
     short_summary: _builtins.str
     """The episode in one or two sentences; empty for other hits."""
