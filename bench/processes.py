@@ -67,6 +67,19 @@ def echo_child(folder: Path, name: str) -> Child:
 def sidecar_child(folder: Path, name: str, settings: Mapping[str, str]) -> Child:
     """Start `abridged serve` with these settings over the defaults, and with none of the caller's variables for it."""
     address = f"unix:{folder}/{name}"
+    return Child(
+        _started([sys.executable, "-c", _SIDECAR, "serve"], _variables(folder, name, address, settings)), address
+    )
+
+
+def reindexed(folder: Path, name: str, settings: Mapping[str, str]) -> None:
+    """Make the index of the log of a sidecar that has ended, without rests."""
+    variables = _variables(folder, name, f"unix:{folder}/{name}", settings)
+    reindexing = _started([sys.executable, "-c", _SIDECAR, "log", "reindex"], variables)
+    assert reindexing.wait() == 0, "the index is made"
+
+
+def _variables(folder: Path, name: str, address: str, settings: Mapping[str, str]) -> dict[str, str]:
     own = {
         "server.listen": address,
         "server.http_listen": "",
@@ -74,8 +87,7 @@ def sidecar_child(folder: Path, name: str, settings: Mapping[str, str]) -> Child
         "telemetry.log_level": "error",
         **settings,
     }
-    variables = {f"ABRIDGED_{key.replace('.', '__').upper()}": value for key, value in own.items()}
-    return Child(_started([sys.executable, "-c", _SIDECAR, "serve"], variables), address)
+    return {f"ABRIDGED_{key.replace('.', '__').upper()}": value for key, value in own.items()}
 
 
 def _started(command: list[str], variables: Mapping[str, str]) -> subprocess.Popen[bytes]:

@@ -6,6 +6,7 @@ of every third message.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from bench.figures import percentile
 from bench.load import in_turns
-from bench.processes import sidecar_child
+from bench.processes import reindexed, sidecar_child
 from bench.rpc import BATCH_MESSAGES, SidecarCalls
 
 SEARCHED_MESSAGES = 100_000
@@ -62,16 +63,16 @@ async def recall(folder: Path, seconds: float) -> AsyncIterator[Callable[[], Awa
 
 
 async def _filled(folder: Path, chance: random.Random) -> Mapping[str, float]:
-    """Have a sidecar `full` index the messages and stop, which leaves all of the index in its file; return the size of
+    """Have a sidecar `full` take the messages and stop, and their index made, all of it in its file; return the size of
     the texts and of the file, in MiB."""
     texts = 0
-    with sidecar_child(folder, "full", _INDEXED) as child:
+    with sidecar_child(folder, "full", {**_EXTRACTIVE, "recall.index": "off"}) as child:
         async with SidecarCalls.connected(child.address) as full:
             for number in range(SEARCHED_MESSAGES // BATCH_MESSAGES):
                 contents = [_text(chance, MESSAGE_WORDS) for _ in range(BATCH_MESSAGES)]
                 texts += sum(map(len, contents))
                 await full.said(f"chat{number % CONVERSATIONS}", number, contents)
-            await full.indexed()
+    await asyncio.to_thread(reindexed, folder, "full", _INDEXED)
     return {"recall.text": texts / 2**20, "recall.index": (folder / "full.db-recall").stat().st_size / 2**20}
 
 

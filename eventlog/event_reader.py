@@ -16,9 +16,10 @@ from abridged.eventlog.admission import StreamState
 from abridged.eventlog.chain import LogIdentity, Verified, envelope, genesis, link, verify_chain
 from abridged.eventlog.errors import LogCorrupt, StreamCorrupt
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
+from abridged.eventlog.event_rows import EventRows
 from abridged.eventlog.log import PAGE_BYTES_MAX, PAGE_EVENTS_MAX, SCAN_EVENTS_MAX, Append, EventFilter, Page
 from abridged.eventlog.paging import up_to_bytes
-from abridged.eventlog.stored_event import Row, recorded, sealed
+from abridged.eventlog.stored_event import Row
 
 READER_WAIT_S = 10.0
 """The longest that a read waits for one of the connections that reads share; it is then refused as LogUnavailable."""
@@ -31,7 +32,11 @@ Rows = tuple[list[Row], bool]
 
 
 class EventReader(ABC):
-    """Reads pages in any thread, each in a snapshot of its own. A subclass asks its database for the rows."""
+    """Reads pages in any thread, each in a snapshot of its own. A subclass asks its database for the rows, and makes
+    its `event_rows`, which know their names."""
+
+    def __init__(self, event_rows: EventRows) -> None:
+        self._event_rows = event_rows
 
     @abstractmethod
     def stream_rows(self, stream: StreamId, *, after: int, limit: int, backward: bool, bytes_max: int) -> Rows:
@@ -42,19 +47,6 @@ class EventReader(ABC):
         self, start: int, end: int, *, namespace: str | None, limit: int, backward: bool, bytes_max: int
     ) -> Rows:
         """Rows with positions > `start` and <= `end`, of one namespace unless it is None, by position."""
-
-    def recorded(
-        self,
-        rows: Sequence[Row],
-        stream: StreamId | None = None,  # noqa: ARG002 - for rows that have no names
-    ) -> list[RecordedEvent]:
-        """The events of rows, which are those of `stream` if it is given. Raises LogCorrupt at the first that is not as
-        written."""
-        return [recorded(row) for row in rows]
-
-    def sealed(self, rows: Sequence[Row], stream: StreamId) -> list[SealedEvent]:  # noqa: ARG002 - as above
-        """The events of rows of `stream` with their seals, unchecked."""
-        return [sealed(row) for row in rows]
 
     @abstractmethod
     def count_between(self, start: int, end: int, *, backward: bool) -> int:
@@ -100,7 +92,7 @@ class EventReader(ABC):
         with _of(stream):
             rows, whole = self.stream_rows(stream, after=after, limit=limit, backward=backward, bytes_max=bytes_max)
             # Checks run after the snapshot has ended, because hashing takes longer.
-            events = self.recorded(rows, stream)
+            events = self._event_rows.recorded(rows, stream)
             versions = [event.version for event in events]
             if not backward:
                 _require_gapless(versions, after=after, stream=stream)
@@ -113,7 +105,7 @@ class EventReader(ABC):
     def read_sealed(self, stream: StreamId, *, after: int, limit: int) -> list[SealedEvent]:
         with _of(stream):
             rows, _ = self.stream_rows(stream, after=after, limit=limit, backward=False, bytes_max=PAGE_BYTES_MAX)
-            return self.sealed(rows, stream)
+            return self._event_rows.sealed(rows, stream)
 
     def read_all(self, *, after: int, limit: int, backward: bool, head: int) -> list[RecordedEvent]:
         """`head` was committed before this call."""
@@ -121,7 +113,7 @@ class EventReader(ABC):
         rows, whole = self.window_rows(
             start, end, namespace=None, limit=end - start, backward=backward, bytes_max=PAGE_BYTES_MAX
         )
-        events = self.recorded(rows)
+        events = self._event_rows.recorded(rows)
         if not whole:
             start, end = (events[-1].position - 1, end) if backward else (start, events[-1].position)
         _require_gapless(_ascending(events, backward), after=start, up_to=end)
@@ -143,7 +135,7 @@ class EventReader(ABC):
         rows, whole = self.window_rows(
             start, end, namespace=namespace, limit=rows_max, backward=backward, bytes_max=read_max
         )
-        looked_at = self.recorded(rows)
+        looked_at = self._event_rows.recorded(rows)
         _require_order(_ascending(looked_at, backward), start, end)
         if by_row:
             places = islice((place for place, event in enumerate(looked_at) if matching.accepts(event)), limit)

@@ -70,12 +70,6 @@ def sealed(row: Row) -> SealedEvent:
         raise _damaged(row, "is not what was written") from error
 
 
-def payload_bytes(row: Row) -> int:
-    """The size of a row's payload; 0 for one that is not as written."""
-    payload = row[PAYLOAD]
-    return len(payload) if isinstance(payload, bytes) else 0
-
-
 def _event(row: Row) -> RecordedEvent:
     if row[PAYLOAD] is None:
         raise _damaged(row, "has no payload")

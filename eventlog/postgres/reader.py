@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 from abridged.eventlog.admission import KnownEvent, KnownRequest, StreamState
 from abridged.eventlog.event import NUMBER_MAX, StreamId
 from abridged.eventlog.event_reader import EventReader, Rows
+from abridged.eventlog.event_rows import EventRows, payload_bytes
 from abridged.eventlog.log import Append
 from abridged.eventlog.paging import up_to_bytes
 from abridged.eventlog.postgres import sql
 from abridged.eventlog.postgres.connections import Connection, Readers, ask
-from abridged.eventlog.stored_event import Row, payload_bytes
+from abridged.eventlog.stored_event import Row
 
 T = TypeVar("T")
 
@@ -21,6 +22,12 @@ class PostgresReader(EventReader):
     """Reads one log; safe in any thread."""
 
     def __init__(self, readers: Readers, log: int) -> None:
+        super().__init__(
+            EventRows(
+                lambda numbers: self.ask(sql.STREAM_NAMES, numbers=list(numbers)),
+                lambda numbers: self.ask(sql.TYPE_NAMES, numbers=list(numbers)),
+            )
+        )
         self._readers = readers
         self._log = {"log": log}
 

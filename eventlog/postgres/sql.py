@@ -6,6 +6,7 @@ statements of their own: each sees all that was committed before the lock was gr
 
 from __future__ import annotations
 
+from abridged.eventlog.event_rows import ROW_COLUMNS
 from abridged.eventlog.stored_event import READ_COLUMNS, SEAL_COLUMNS
 
 # A group of appends
@@ -174,7 +175,7 @@ SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 HEAD = "SELECT coalesce(max(position), 0) FROM events WHERE log = %(log)b"
 
 _PAGE = f"""
-SELECT {READ_COLUMNS}{SEAL_COLUMNS}
+SELECT {ROW_COLUMNS}{{seals}}
 FROM (
     SELECT *, row_number() OVER place AS place, sum(coalesce(octet_length(payload), 0)) OVER place AS bytes
     FROM events
@@ -183,8 +184,6 @@ FROM (
     ORDER BY {{order}}
     LIMIT %(limit)b
 ) AS e
-LEFT JOIN streams AS s ON s.log = e.log AND s.id = e.stream
-LEFT JOIN types AS t ON t.log = e.log AND t.id = e.type
 WHERE e.place <= 2 OR e.bytes - coalesce(octet_length(e.payload), 0) <= %(bytes_max)b
 ORDER BY {{order}}
 """  # noqa: S608 - of constants
@@ -201,22 +200,26 @@ _OF_NAMESPACE = """
 """Asked of each event in order: as a join, the database would rather read all events of the namespace's streams."""
 
 STREAM = {
-    False: _PAGE.format(condition=f"{_OF_STREAM} AND version > %(after)b", order="version"),
-    True: _PAGE.format(condition=f"{_OF_STREAM} AND version < %(after)b", order="version DESC"),
+    False: _PAGE.format(condition=f"{_OF_STREAM} AND version > %(after)b", order="version", seals=SEAL_COLUMNS),
+    True: _PAGE.format(condition=f"{_OF_STREAM} AND version < %(after)b", order="version DESC", seals=SEAL_COLUMNS),
 }
-"""Events of a stream by version, forward and backward."""
+"""Events of a stream with their seals by version, forward and backward."""
 
 WINDOW = {
-    False: _PAGE.format(condition=_OF_WINDOW, order="position"),
-    True: _PAGE.format(condition=_OF_WINDOW, order="position DESC"),
+    False: _PAGE.format(condition=_OF_WINDOW, order="position", seals=""),
+    True: _PAGE.format(condition=_OF_WINDOW, order="position DESC", seals=""),
 }
 """Events by position, forward and backward."""
 
 NAMESPACE_WINDOW = {
-    False: _PAGE.format(condition=f"{_OF_WINDOW} AND {_OF_NAMESPACE}", order="position"),
-    True: _PAGE.format(condition=f"{_OF_WINDOW} AND {_OF_NAMESPACE}", order="position DESC"),
+    False: _PAGE.format(condition=f"{_OF_WINDOW} AND {_OF_NAMESPACE}", order="position", seals=""),
+    True: _PAGE.format(condition=f"{_OF_WINDOW} AND {_OF_NAMESPACE}", order="position DESC", seals=""),
 }
 """Events of one namespace by position, forward and backward."""
+
+STREAM_NAMES = "SELECT id, namespace, name FROM streams WHERE log = %(log)b AND id = ANY(%(numbers)b::bigint[])"
+
+TYPE_NAMES = "SELECT id, NULL, name FROM types WHERE log = %(log)b AND id = ANY(%(numbers)b::bigint[])"
 
 COUNT_BETWEEN = f"SELECT count(*) FROM events WHERE log = %(log)b AND {_OF_WINDOW}"  # noqa: S608 - of constants
 

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 from abridged.eventlog.admission import KnownEvent, KnownRequest, StreamState
 from abridged.eventlog.errors import LogCorrupt
-from abridged.eventlog.event import NUMBER_MAX, RecordedEvent, SealedEvent, StreamId
+from abridged.eventlog.event import NUMBER_MAX, StreamId
 from abridged.eventlog.event_reader import EventReader, Rows
+from abridged.eventlog.event_rows import PAYLOAD, EventRows
 from abridged.eventlog.log import Append
 from abridged.eventlog.sqlite.connection import Readers
 from abridged.eventlog.sqlite.errors import translating
-from abridged.eventlog.sqlite.event_rows import PAYLOAD, EventRows
 from abridged.eventlog.sqlite.sql import (
     count_window,
     runs,
@@ -62,8 +62,8 @@ class SqliteReader(EventReader):
     """Reads through a few read-only connections; safe in any thread."""
 
     def __init__(self, readers: Readers) -> None:
+        super().__init__(EventRows(partial(self._names, of_types=False), partial(self._names, of_types=True)))
         self._readers = readers
-        self._event_rows = EventRows(partial(self._names, of_types=False), partial(self._names, of_types=True))
         self._has_one_namespace = True
 
     def stream_rows(self, stream: StreamId, *, after: int, limit: int, backward: bool, bytes_max: int) -> Rows:
@@ -81,12 +81,6 @@ class SqliteReader(EventReader):
             # From now on SQLite leaves out what is another namespace's, which costs each row more.
             self._has_one_namespace = False
         return self._rows(_OF_NAMESPACE[backward], (start, end, namespace, limit), bytes_max)
-
-    def recorded(self, rows: Sequence[Row], stream: StreamId | None = None) -> list[RecordedEvent]:
-        return self._event_rows.recorded(rows, stream)
-
-    def sealed(self, rows: Sequence[Row], stream: StreamId) -> list[SealedEvent]:
-        return self._event_rows.sealed(rows, stream)
 
     def count_between(self, start: int, end: int, *, backward: bool) -> int:
         with self._cursor() as cursor:

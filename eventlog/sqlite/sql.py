@@ -12,7 +12,7 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
-from abridged.eventlog.sqlite.event_rows import ROW_COLUMNS
+from abridged.eventlog.event_rows import ROW_COLUMNS
 from abridged.eventlog.sqlite.table import Table
 from abridged.eventlog.stored_event import SEAL_COLUMNS, Row
 

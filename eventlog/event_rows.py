@@ -1,7 +1,6 @@
-"""Events as rows of a log's file: a row has its stream and its type by number, whose names are remembered.
+"""Events as rows of a database: a row has its stream and its type by number, whose names are remembered.
 
-Reading without joins costs SQLite a fifth less. A row is checked as `stored_event` says, and handed to it if it does
-not pass.
+A page without joins costs a fifth less. A row is checked as `stored_event` says, and handed to it if it does not pass.
 """
 
 from __future__ import annotations
@@ -68,6 +67,8 @@ class EventRows:
             except NOT_AS_WRITTEN:
                 digest = None
             if digest is None or digest != row[10] or size not in SEAL_SIZES:
+                # A database that has lost its end, as a standby may have, gives a number to another stream.
+                self._forget()
                 events.append(recorded(self._named(row, stream)))
                 continue
             fields = (
@@ -87,6 +88,11 @@ class EventRows:
     def sealed(self, rows: Sequence[Row], stream: StreamId) -> list[SealedEvent]:
         """The events of rows of `stream` with their seals, unchecked except for the types of their columns."""
         return [sealed(self._named(row, stream)) for row in rows]
+
+    def _forget(self) -> None:
+        self._alike.clear()
+        self._streams.forget()
+        self._types.forget()
 
     def _learned(self, row: Row, stream: StreamId, alike: dict[tuple[Any, ...], Any]) -> tuple[StreamId, str, bytes]:
         """Remember and return the names and the end of the envelope that this row shares with others. Raises
@@ -108,10 +114,14 @@ class EventRows:
 
 
 class _Names:
-    """Names by number, looked up once: they never change."""
+    """Names by number, looked up once."""
 
     def __init__(self, look_up: _LookUp) -> None:
         self._look_up = look_up
+        self.forget()
+
+    def forget(self) -> None:
+        """Look all of them up again."""
         self._kept: dict[Any, tuple[Any, Any]] = {}
 
     def of(self, numbers: Collection[Any]) -> dict[Any, tuple[Any, Any]]:
@@ -123,6 +133,12 @@ class _Names:
             # A new table instead of a changed one, which another thread may be reading.
             self._kept = kept = (kept if len(kept) + len(found) <= KEPT_MAX else {}) | found
         return kept
+
+
+def payload_bytes(row: Row) -> int:
+    """The size of a row's payload; 0 for one that is not as written."""
+    payload = row[PAYLOAD]
+    return len(payload) if isinstance(payload, bytes) else 0
 
 
 _NAMELESS = None, None
