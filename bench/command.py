@@ -115,8 +115,8 @@ def bench(
     counts what survives in chats that others have written, and takes half a minute. `--only beam --data FOLDER` counts
     the questions of BEAM, a public benchmark, whose messages and answers a search finds, beside plain searches, and
     what stands in a window, and takes half an hour.
-    `--only locomo --data FOLDER` counts those of LoCoMo that a search finds, and `--only asked` those that are asked in
-    other words than the chats of `--only written` have.
+    `--only locomo --data FOLDER` counts those of LoCoMo that a search finds, and `--only asked` those that
+    users would ask of the chats of `--only written`.
     `--only growth` takes the ledger and evidence through ten megabytes of hostile texts.
     `--only memory` appends 100,000 messages and takes six minutes. `--only shared --database URL` measures two sidecars
     on a log in PostgreSQL. `--only postgres --database URL` measures such a log beside bare psycopg, in schemas that it
@@ -172,9 +172,9 @@ def _print_counted(what: str, data: Path | None, model: str | None, address: str
             )
         click.echo(locomo.section(asyncio.run(searching.counted(locomo.locomo_talks(data), _progress))))
     elif what == ASKED:
-        from bench.quality import asked, searching, written
+        from bench.quality import asked, written
 
-        click.echo(asked.section(asyncio.run(searching.counted(asked.asked_chats(written.CHATS), _progress))))
+        click.echo(asyncio.run(asked.section(written.CHATS, _progress)))
     elif what == ROOM:
         from bench.quality import room
 

@@ -1,48 +1,58 @@
-"""Questions in other words than the chat's, in eight languages: whether searches find the messages that answer them.
+"""Questions that users might ask of a chat weeks later, in eight languages: whether searches find their answers.
 
-A writer who has not seen the code asked of each chat of `bench/written` what its user might search for weeks later. A
-file `questions/CHAT.tsv` has a question a line, behind the numbers of the messages that answer it. What counts as found
-is that of `bench.quality.beam`.
+Writers who have not seen the code asked them of the chats of `bench/written`. A file `questions/KIND/CHAT.tsv` has a
+question a line, behind the numbers of the messages that answer it. What counts as found is that of
+`bench.quality.beam`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 from abridged.service.domain.message import Message, Role
 from bench.quality.beam import SCORED, SEEN, BeamChat, BeamQuestion
 from bench.quality.beam_page import tables
-from bench.quality.searching import Counts
+from bench.quality.searching import counted
 from bench.quality.written import HALVES, WrittenChat, written_chats
 
-_INTRODUCTION: Final = """\
-## Searches in other words
+KINDS: Final = {
+    "asked": """\
+## Searches as users ask
 
 ```
 abridged bench --only asked
 ```
 
-A writer who has not seen the code put these questions to the chats of `bench/written`: ten or fourteen a chat, at most
-one word of which stands in the message that answers them. The goals are .70 of the sources among the first five, .5 in
-each language, and by both hardly fewer than by the better of words and meaning. The rest is as for BEAM, below."""
+A writer who has not seen the code asked of nine chats of `bench/written/scored` what their users would type weeks
+later. Goals: by both .70 among the first five, .5 in each language, and never two below the better of words and
+meaning. The rest is as for BEAM, below.""",
+    "reworded": """\
+## Searches in other words
+
+The same command asks questions of which at most one word stands in the message that answers them.""",
+}
 
 
-def asked_chats(folder: Path) -> Iterator[BeamChat]:
-    """The chats of a corpus such as `bench/written`, with their questions by language."""
+def asked_chats(folder: Path, kind: str) -> Iterator[BeamChat]:
+    """The chats of a corpus such as `bench/written` that have questions of this kind, with these by language."""
     for half, name in zip(HALVES, (SEEN, SCORED), strict=True):
         for chat in written_chats(folder / half):
-            lines = (folder / half / "questions" / f"{chat.name}.tsv").read_text("utf-8").splitlines()
-            questions = [_question(chat, *line.split("\t")) for line in lines]
-            yield BeamChat(
-                chat.name, name, [(_speaker(message), message.content) for message in chat.messages], questions
-            )
+            file = folder / half / "questions" / kind / f"{chat.name}.tsv"
+            if not file.exists():
+                continue
+            questions = [_question(chat, *line.split("\t")) for line in file.read_text("utf-8").splitlines()]
+            messages = [(_speaker(message), message.content) for message in chat.messages]
+            yield BeamChat(chat.name, name, messages, questions)
 
 
-def section(counts: Counts) -> str:
-    """The whole section of docs/quality.md."""
-    return "\n\n".join((_INTRODUCTION, *tables(counts)))
+async def section(folder: Path, progress: Callable[[str], None]) -> str:
+    """The sections of docs/quality.md."""
+    parts: list[str] = []
+    for kind, introduction in KINDS.items():
+        parts += (introduction, *tables(await counted(asked_chats(folder, kind), progress)))
+    return "\n\n".join(parts)
 
 
 def _question(chat: WrittenChat, answered_by: str, text: str) -> BeamQuestion:
