@@ -3,7 +3,7 @@ FROM python:3.12-slim AS build
 
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
-# `--build-arg RECALL=1` adds what SearchHistory needs to search by meaning: 130 MiB. Searches by words need none of it.
+# `--build-arg RECALL=1` adds what SearchHistory needs to search by meaning: 165 MiB. Searches by words need none of it.
 ARG RECALL=""
 # `--build-arg POSTGRES=1` adds the driver of PostgreSQL, for a log at `log.url`.
 ARG POSTGRES=""
