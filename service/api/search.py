@@ -12,9 +12,9 @@ from typing import Any, Literal, TypeVar
 from abridged.eventlog.event import StreamId
 from abridged.observability.facts import SearchMode
 from abridged.observability.metrics import Metrics
-from abridged.service.api import wire
 from abridged.service.api.auth import current_caller
 from abridged.service.api.errors import InvalidRequest
+from abridged.service.api.field_rules import NANOS_PER_S
 from abridged.service.codec.enums import ROLES
 from abridged.service.codec.values import timestamp, timestamp_us
 from abridged.service.conversations.table import ConversationTable
@@ -113,7 +113,7 @@ def _bound_us(request: _pb.SearchHistoryRequest, name: Literal["since", "until"]
     value = getattr(request, name)
     if not request.HasField(name):
         return 0
-    if not (0 <= value.seconds < _SECONDS_MAX and 0 <= value.nanos < wire.NANOS_PER_S):
+    if not (0 <= value.seconds < _SECONDS_MAX and 0 <= value.nanos < NANOS_PER_S):
         raise InvalidRequest(((name, "must be a time from 1970 to 9999"),))
     # 0 would be no bound.
     return max(1, timestamp_us(value))

@@ -13,6 +13,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from abridged.service.api.errors import InvalidRequest
+from abridged.service.api.field_rules import NANOS_PER_S
 from abridged.service.codec.enums import (
     CONTEXT_LENGTH_SOURCES,
     ERROR_CLASSES,
@@ -70,7 +71,6 @@ JSON_CHARS = 200
 _SETTINGS_KEPT = 512
 """Settings that are remembered, of some hundred bytes each."""
 
-NANOS_PER_S = 1_000_000_000
 ADDRESS_CHARS_MAX = 2_048
 """Characters of an attachment's URI that names a place and holds no data; a prompt quotes it whole."""
 
