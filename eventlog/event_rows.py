@@ -1,15 +1,18 @@
 """Events as rows of a database: a row has its stream and its type by number, whose names are remembered.
 
-A page without joins costs a fifth less. A row is checked as `stored_event` says, and handed to it if it does not pass.
+Without joins a page costs SQLite a fifth less. A row is checked as `stored_event` says, and handed to it if it does
+not pass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from hashlib import blake2b
+from threading import Lock
 from typing import Any
 
 from abridged.eventlog.chain import ENVELOPE_NUMBERS, SEAL_SIZES, envelope_names
+from abridged.eventlog.errors import LogCorrupt
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.stored_event import NOT_AS_WRITTEN, Row, recorded, sealed
 
@@ -51,7 +54,8 @@ class EventRows:
         as written."""
         # Catching up spends its time here: what events have in common is made once, and only C is called for each.
         alike = self._alike if stream is None else {}
-        names_of = self._streams.of({row[STREAM] for row in rows}) if stream is None else {}
+        if stream is None:
+            self._streams.of({row[STREAM] for row in rows})
         new, pack = tuple.__new__, ENVELOPE_NUMBERS.pack
         events: list[RecordedEvent] = []
         for row in rows:
@@ -59,7 +63,7 @@ class EventRows:
             try:
                 known = alike.get((number, kind, trace_context))
                 if known is None:
-                    known = self._learned(row, stream or StreamId(*names_of.get(number, _NAMELESS)), alike)
+                    known = self._learned(row, stream or self._named_stream(number), alike)
                 its_stream, its_type, names = known
                 numbers = pack(position, version, schema_version, time_us, event_id)
                 size = len(row[10])
@@ -67,9 +71,7 @@ class EventRows:
             except NOT_AS_WRITTEN:
                 digest = None
             if digest is None or digest != row[10] or size not in SEAL_SIZES:
-                # A database that has lost its end, as a standby may have, gives a number to another stream.
-                self._forget()
-                events.append(recorded(self._named(row, stream)))
+                events.append(self._with_care(row, stream))
                 continue
             fields = (
                 position,
@@ -89,10 +91,20 @@ class EventRows:
         """The events of rows of `stream` with their seals, unchecked except for the types of their columns."""
         return [sealed(self._named(row, stream)) for row in rows]
 
-    def _forget(self) -> None:
-        self._alike.clear()
-        self._streams.forget()
-        self._types.forget()
+    def _with_care(self, row: Row, stream: StreamId | None) -> RecordedEvent:
+        """The event of a row that is blanked, damaged, or of a number that was given anew: a standby that takes over
+        without the last commits of its primary gives their numbers to others. Raises LogCorrupt."""
+        try:
+            return recorded(self._named(row, stream))
+        except LogCorrupt:
+            self._streams.forget()
+            self._types.forget()
+            self._alike.clear()
+            return recorded(self._named(row, stream))
+
+    def _named_stream(self, number: Any) -> StreamId:
+        """The stream of a number. Raises TypeError or AttributeError for one without a name."""
+        return StreamId(*self._streams.of({number}).get(number, _NAMELESS))
 
     def _learned(self, row: Row, stream: StreamId, alike: dict[tuple[Any, ...], Any]) -> tuple[StreamId, str, bytes]:
         """Remember and return the names and the end of the envelope that this row shares with others. Raises
@@ -118,11 +130,13 @@ class _Names:
 
     def __init__(self, look_up: _LookUp) -> None:
         self._look_up = look_up
-        self.forget()
+        self._kept: dict[Any, tuple[Any, Any]] = {}
+        self._changing = Lock()
 
     def forget(self) -> None:
         """Look all of them up again."""
-        self._kept: dict[Any, tuple[Any, Any]] = {}
+        with self._changing:
+            self._kept = {}
 
     def of(self, numbers: Collection[Any]) -> dict[Any, tuple[Any, Any]]:
         """The names of at least those of `numbers` that have one."""
@@ -130,8 +144,13 @@ class _Names:
         unknown = [number for number in numbers if number not in kept]
         if unknown:
             found = {number: (namespace, name) for number, namespace, name in self._look_up(unknown)}
-            # A new table instead of a changed one, which another thread may be reading.
-            self._kept = kept = (kept if len(kept) + len(found) <= KEPT_MAX else {}) | found
+            with self._changing:
+                # A new table instead of a changed one, which another thread may be reading. What was forgotten
+                # meanwhile does not come back.
+                is_current = self._kept is kept
+                kept = (kept if len(kept) + len(found) <= KEPT_MAX else {}) | found
+                if is_current:
+                    self._kept = kept
         return kept
 
 

@@ -238,12 +238,12 @@ def test_nobody_who_answers_is_an_error_after_the_wait():
 
 async def _waited(address: str) -> None:
     async with AsyncConversations(address) as chats:
-        await chats.wait_ready(within_s=0.1)
+        await chats.wait_ready(within_s=1.0)
 
 
 def _waited_for(address: str) -> None:
     with Conversations(address) as chats:
-        chats.wait_ready(within_s=0.1)
+        chats.wait_ready(within_s=1.0)
 
 
 @pytest.mark.parametrize("waited", [_waited_for, lambda address: asyncio.run(_waited(address))])
