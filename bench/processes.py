@@ -21,6 +21,9 @@ _FOREIGN = ("ABRIDGED_", "OTEL_", "OLLAMA_", "PYTHONDONTWRITEBYTECODE")
 """Beginnings of variables that no measured process gets. The last would have it compile its modules, which an
 installation has compiled."""
 
+REINDEX_MAX_S = 3_600.0
+"""Limit on making an index of SEARCHED_MESSAGES, some ten minutes."""
+
 _SIDECAR = "from abridged.service.cli.main import main; main()"
 _ECHO = "from bench.echo import run; import sys; run(sys.argv[1])"
 
@@ -72,11 +75,12 @@ def sidecar_child(folder: Path, name: str, settings: Mapping[str, str]) -> Child
     )
 
 
-def reindexed(folder: Path, name: str, settings: Mapping[str, str]) -> None:
+def reindex(folder: Path, name: str, settings: Mapping[str, str]) -> None:
     """Make the index of the log of a sidecar that has ended, without rests."""
     variables = _variables(folder, name, f"unix:{folder}/{name}", settings)
     reindexing = _started([sys.executable, "-c", _SIDECAR, "log", "reindex"], variables)
-    assert reindexing.wait() == 0, "the index is made"
+    if reindexing.wait(REINDEX_MAX_S):
+        raise RuntimeError("abridged log reindex failed")
 
 
 def _variables(folder: Path, name: str, address: str, settings: Mapping[str, str]) -> dict[str, str]:

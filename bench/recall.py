@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.figures import percentile
 from bench.load import in_turns
-from bench.processes import reindexed, sidecar_child
+from bench.processes import reindex, sidecar_child
 from bench.rpc import BATCH_MESSAGES, SidecarCalls
 
 SEARCHED_MESSAGES = 100_000
@@ -72,7 +72,7 @@ async def _filled(folder: Path, chance: random.Random) -> Mapping[str, float]:
                 contents = [_text(chance, MESSAGE_WORDS) for _ in range(BATCH_MESSAGES)]
                 texts += sum(map(len, contents))
                 await full.said(f"chat{number % CONVERSATIONS}", number, contents)
-    await asyncio.to_thread(reindexed, folder, "full", _INDEXED)
+    await asyncio.to_thread(reindex, folder, "full", _INDEXED)
     return {"recall.text": texts / 2**20, "recall.index": (folder / "full.db-recall").stat().st_size / 2**20}
 
 

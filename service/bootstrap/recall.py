@@ -155,7 +155,7 @@ async def embedded_dimension(settings: Settings) -> int:
     """
     if settings.recall.index != "both":
         return 0
-    require_installed()
+    require_installed(settings.recall.embedder)
     embedder = _embedder(settings)
     try:
         return int((await embedder.embed(["ready"])).shape[1])

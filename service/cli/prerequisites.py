@@ -75,7 +75,7 @@ def _attempts(settings: Settings) -> Iterator[tuple[str, str, Callable[[], objec
     if settings.recall.path is not None:
         yield "recall.path", "", partial(_check_path, settings.recall.path, "an index")
     if settings.recall.index == "both":
-        yield "recall.index", "", require_installed
+        yield "recall.index", "", partial(require_installed, settings.recall.embedder)
     yield "tokens.counter", "", partial(counter_named, settings.tokens.counter_name)
     if settings.tokens.tokenizer_files:
         yield "tokens.tokenizer_files", "", require_exact

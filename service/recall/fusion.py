@@ -1,9 +1,9 @@
 """Makes one order of several, by exchanges and by rank. Pure.
 
-A rank says the same in each order and a score does not: a score is the sum of weight * share² / (FUSION_K + rank) over
-the orders that have it (Cormack, Clarke and Buettcher, Reciprocal Rank Fusion outperforms Condorcet and individual Rank
-Learning Methods, SIGIR 2009). The share is that of evidence: the first of an order may be there for want of a better
-one. docs/adr/0103-search-in-other-words.md has the figures.
+A rank says the same in each order and a score does not. A score is the sum of weight * strength / (FUSION_K + rank)
+over the orders that have the unit (Cormack, Clarke and Buettcher, Reciprocal Rank Fusion outperforms Condorcet and
+individual Rank Learning Methods, SIGIR 2009). The strength of an entry in an order is the evidence for its place: the
+first of an order may be there because none is better.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Unit = tuple[int, int]
 
 
 class Ranked(NamedTuple):
-    """An entry in an order. `share` of the order's weight counts for it, from 0 to 1."""
+    """An entry in an order. Its `strength` is the share of the order's weight that counts for it, from 0 to 1."""
 
     entry: int
     score: float
-    share: float = 1.0
     piece: int | None = None
     similarity: float | None = None
     found_by: Mode = Mode.WORDS
+    strength: float = 1.0
 
 
 def by_unit(order: Iterable[Ranked], units: Mapping[int, Unit]) -> dict[Unit, Ranked]:
@@ -47,7 +47,7 @@ def fused(orders: Iterable[tuple[Mapping[Unit, Ranked], float]]) -> list[Ranked]
     shown: dict[Unit, Ranked] = {}
     for order, weight in orders:
         for rank, (unit, ranked) in enumerate(order.items(), start=1):
-            scores[unit] = scores.get(unit, 0.0) + weight * ranked.share**2 / (FUSION_K + rank)
+            scores[unit] = scores.get(unit, 0.0) + weight * ranked.strength / (FUSION_K + rank)
             # Found words show the right passage better than a near piece.
             first = shown.setdefault(unit, ranked)
             if first.similarity is None and ranked.similarity is not None:

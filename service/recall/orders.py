@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from abridged.service.recall.file import Connection, Scope, blocks_table, entry_of, piece_id, words_table
 from abridged.service.recall.filters import in_scope, wanted, where_of
@@ -33,8 +33,9 @@ RARENESS_MIN = 1e-6
 """The weight of a word that more than half of the entries have; from FTS5's bm25."""
 
 FULL_SHARE = 0.5
-"""The share of the query's words, weighted by bm25, that counts in full. A text with fewer has them by chance, or says
-it in other words."""
+"""The share of the query's words, weighted by their rareness, from which on a text counts in full. One with fewer has
+them by chance, or says it in other words: it counts with the square of what it has of that share.
+docs/adr/0103-search-in-other-words.md has the figures."""
 
 
 def by_words(connection: Connection, search: Search, scope: Scope) -> list[Ranked]:
@@ -44,14 +45,12 @@ def by_words(connection: Connection, search: Search, scope: Scope) -> list[Ranke
     where = where_of(connection, search, scope)
     if telling:
         ranking = [word for word in telling if word not in phrases]
-        full = FULL_SHARE * _weight(connection, table, telling.values())
         # A text that has the phrases need not have the words: they only rank it.
         expression = " AND ".join((*phrases, *([f"({' OR '.join((*phrases[:1], *ranking))})"] if ranking else [])))
         # A text's place counts nothing: the weight of `scope` is 0.
         score, order = f"-bm25({table}, 1.0, 0.0)", "score DESC, id DESC"
     else:
         # Words that any text has rank nothing: the newest that have all of them, without looking at the rest.
-        full = 0.0
         expression = " AND ".join((*phrases, *(word for word in common if word not in phrases)))
         score, order = "0.0", "w.rowid DESC"
     rows = connection.execute(
@@ -59,7 +58,9 @@ def by_words(connection: Connection, search: Search, scope: Scope) -> list[Ranke
         f" WHERE w.{table} MATCH ?{where.sql} ORDER BY {order} LIMIT ?",
         (in_scope(scope, expression), *where.values, ROWS_MAX),
     )
-    return [Ranked(entry, score, min(1.0, score / full) if full else 1.0) for entry, score in rows]
+    ranked = [Ranked(*row) for row in rows]
+    # Without telling words each text has all words of the query.
+    return _with_strengths(connection, table, scope, telling, ranked) if telling else ranked
 
 
 def by_meaning(connection: Connection, search: Search, scope: Scope, vector: Direction) -> list[Ranked]:
@@ -92,18 +93,19 @@ def nearest_entries(vector: Direction, steps: Mapping[int, bytes]) -> list[Ranke
     scores = cosines(vector, list(steps.values()))
     for piece, score in sorted(zip(steps, scores, strict=True), key=lambda scored: (-scored[1], -scored[0])):
         entry, place = entry_of(piece)
-        best.setdefault(entry, Ranked(entry, score, 1.0, place, score, Mode.MEANING))
+        best.setdefault(entry, Ranked(entry, score, place, score, Mode.MEANING))
     return list(best.values())
 
 
-def beside(standing: Sequence[Ranked], near: Sequence[Ranked]) -> list[Ranked]:
-    """The standing entries, which count the less the farther they are than the nearest of all.
+def standing_by_nearness(standing: Sequence[Ranked], near: Sequence[Ranked]) -> list[Ranked]:
+    """The standing entries, each as strong as its cosine is beside that of the nearest of all entries.
 
     The nearest of them is often one that the query does not need, and then far.
     """
     nearest = near[0].score if near else 0.0
     return [
-        ranked._replace(share=max(0.0, min(1.0, ranked.score / nearest)) if nearest > 0 else 1.0) for ranked in standing
+        ranked._replace(strength=min(1.0, max(0.0, ranked.score / nearest)) if nearest > 0 else 0.0)
+        for ranked in standing
     ]
 
 
@@ -135,10 +137,23 @@ def _rare_words(connection: Connection, table: str, query: Query) -> tuple[dict[
     return telling, waiting
 
 
-def _weight(connection: Connection, table: str, counts: Iterable[int]) -> float:
-    """The score by bm25 of a text of mean length that has each word once, of so many entries."""
-    (entries,) = connection.execute(f"SELECT count(*) FROM {table}_docsize").fetchone()
-    return sum(max(RARENESS_MIN, math.log((entries - count + 0.5) / (count + 0.5))) for count in counts)
+def _with_strengths(
+    connection: Connection, table: str, scope: Scope, telling: Mapping[str, int], ranked: Sequence[Ranked]
+) -> list[Ranked]:
+    """The entries, each as strong as the share of the telling words that it has. A word weighs as much as in bm25, but
+    neither its times nor the length of the text count: a long text has its words in vain no more than a short one."""
+    (texts,) = connection.execute(f"SELECT count(*) FROM {table}_docsize").fetchone()
+    found = dict.fromkeys((one.entry for one in ranked), 0.0)
+    whole = 0.0
+    for word, count in telling.items():
+        weight = max(RARENESS_MIN, math.log((texts - count + 0.5) / (count + 0.5)))
+        whole += weight
+        having = connection.execute(f"SELECT rowid FROM {table} WHERE {table} MATCH ?", (in_scope(scope, word),))
+        for (entry,) in having:
+            if entry in found:
+                found[entry] += weight
+    full = FULL_SHARE * whole
+    return [one._replace(strength=min(1.0, found[one.entry] / full) ** 2) for one in ranked]
 
 
 def _count(connection: Connection, table: str, matching: str, limit: int) -> int:

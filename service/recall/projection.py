@@ -214,6 +214,9 @@ class Projection:
         while not self._vectors_stopped:
             try:
                 await self._require_same(embedder, embedder.dimension)
+                if embedder.dimension:
+                    # A model in this process loads now, and not in the first search.
+                    await embedder.embed(["ready"])
                 while True:
                     await self._embed_next(embedder)
             except LogClosed:

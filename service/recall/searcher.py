@@ -21,7 +21,14 @@ from abridged.service.recall.errors import RecallStopped
 from abridged.service.recall.file import ROLE_NUMBERS, Connection, Kind, connected
 from abridged.service.recall.filters import scope_of
 from abridged.service.recall.fusion import Ranked, Unit, by_unit, fused
-from abridged.service.recall.orders import beside, by_meaning, by_words, nearest_entries, pieces_of, standing_entries
+from abridged.service.recall.orders import (
+    by_meaning,
+    by_words,
+    nearest_entries,
+    pieces_of,
+    standing_by_nearness,
+    standing_entries,
+)
 from abridged.service.recall.search import Asked, Entry, Found, Mode, Opening, Search
 
 SAID_MAX = 3
@@ -30,6 +37,9 @@ fewer of the answers that a tool or an assistant gave."""
 
 SAID_WEIGHT = 0.7
 """The weight of that order in a score. docs/adr/0075-rules-and-preferences-are-found.md has the figures of both."""
+
+STANDING_WEIGHT = 0.8
+"""The weight of the order of standing messages, which most questions do not need."""
 
 CONNECTIONS_KEPT_MAX = 4
 """The number of threads that read."""
@@ -65,15 +75,15 @@ class Searcher:
             stands = set() if search.mode is Mode.MEANING else standing_entries(connection, search, scope)
             standing = (
                 # They count as much as the words do, however few of these they have.
-                [ranked._replace(share=words[0].share) for ranked in words if ranked.entry in stands]
+                [ranked._replace(strength=words[0].strength) for ranked in words if ranked.entry in stands]
                 if vector is None
-                else beside(nearest_entries(vector, pieces_of(connection, stands)), near)
+                else standing_by_nearness(nearest_entries(vector, pieces_of(connection, stands)), near)
             )
             units, users = _units(connection, {ranked.entry for ranked in (*words, *near, *standing)})
             said = [ranked for ranked in words if ranked.entry in users]
             # Where nobody else speaks, it would be the order by words once more.
             said = said[:SAID_MAX] if len(said) < len(words) else []
-            weighted = ((words, 1.0), (said, SAID_WEIGHT), (near, 1.0), (standing, 1.0))
+            weighted = ((words, 1.0), (said, SAID_WEIGHT), (near, 1.0), (standing, STANDING_WEIGHT))
             ranked = fused((by_unit(order, units), weight) for order, weight in weighted)
             return Found(tuple(_entries(connection, ranked[:entries_max])), position, words_position)
 
@@ -124,7 +134,7 @@ def _units(connection: Connection, entries: Iterable[int]) -> tuple[dict[int, Un
 
 
 def _entries(connection: Connection, ranked: Sequence[Ranked]) -> Iterator[Entry]:
-    for entry, score, _, piece, similarity, found_by in ranked:
+    for entry, score, piece, similarity, found_by, _ in ranked:
         number, conversation, version, kind, role, first, last, exchange, source, time_us, of_text = connection.execute(
             "SELECT c.id, c.name, e.version, e.kind, e.role, e.first, e.last, e.exchange, e.source, e.time_us,"
             " e.checksum FROM entries e JOIN conversations c ON c.id = e.conversation WHERE e.id = ?",

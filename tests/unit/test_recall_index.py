@@ -49,7 +49,9 @@ from abridged.service.domain.tokens import TokenSource
 from abridged.service.recall.embedders import WordLlamaEmbedder
 from abridged.service.recall.errors import EmbedderAway, EmbedderChanged, RecallStopped
 from abridged.service.recall.file import Kind, connected, opened
+from abridged.service.recall.filters import scope_of
 from abridged.service.recall.index import _INDEXED, _UNINDEXED, Index
+from abridged.service.recall.orders import by_words
 from abridged.service.recall.passages import PIECES_MAX
 from abridged.service.recall.pieces import BLOCK_BYTES, Wanted, nearest, row_bytes
 from abridged.service.recall.projection import Pace, Projection
@@ -886,6 +888,25 @@ async def standing(log: EventLog, path: Path) -> set[int]:
         return {row for (row,) in connection.execute(STANDING, (1,))}
     finally:
         connection.close()
+
+
+async def test_a_text_is_as_strong_as_its_share_of_the_words(log, tmp_path):
+    """Half of the words count in full, and fewer with their square, in a long text as in a short one."""
+    long = "a page of the long log of the mill " * 500
+    said(log, *["the mill stands still"] * 20, f"{long} amber birch cedar dogwood", "amber birch", "amber, amber")
+    async with indexed(log, tmp_path / "index"):
+        pass
+
+    connection = connected(tmp_path / "index", writes=False)
+    search = Search("default", "c1", parsed("amber birch cedar dogwood"), Mode.WORDS, 10)
+    scope = scope_of(connection, search)
+    assert scope is not None
+    strengths = {ranked.entry: ranked.strength for ranked in by_words(connection, search, scope)}
+    connection.close()
+
+    assert strengths[41] == 1.0
+    assert 0.5 < strengths[43] < 1.0
+    assert 0.05 < strengths[45] < 0.25
 
 
 DATES_AT_HOME = "the dates of the home desk and the reading of dates at home"

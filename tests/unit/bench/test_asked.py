@@ -39,10 +39,18 @@ def test_a_chat_has_its_questions_by_language(corpus):
 
 def test_a_message_that_a_chat_has_not_is_no_source(corpus):
     """A number that is wrong ends the measurement, instead of a question that nothing answers."""
-    (corpus / "seen" / "questions" / "reworded" / "de-1.tsv").write_text("5\tWelche Last hält der Lift aus?\n", "utf-8")
+    (corpus / "seen" / "questions" / "reworded" / "de-1.tsv").write_text("0\tWelche Last hält der Lift aus?\n", "utf-8")
 
-    with pytest.raises(AssertionError, match="de-1 has no message 5"):
+    with pytest.raises(AssertionError, match="de-1 has no message 0"):
         list(asked_chats(corpus, "reworded"))
+
+
+async def test_the_page_says_which_goals_are_missed(corpus):
+    """The one question is found by words, by meaning and by both, or by none of them."""
+    page = await section(corpus, lambda _: None)
+
+    assert page.count("| at least 0.7 |") == 1
+    assert "behind the better of words and meaning in a language (de) | at most 1 | 0 | met |" in page
 
 
 async def test_the_page_has_the_sources_of_each_half(corpus):

@@ -75,7 +75,7 @@ def test_a_number_that_was_given_anew_has_its_new_name(names, rows, stream, kind
 
 
 def test_a_blanked_event_has_nothing_looked_up_again(names, rows):
-    """Its commitment binds what it was before."""
+    """The commitment binds what the event was before."""
     row = names.row(1)
     rows.recorded([row])
     (blank,) = blanked([sealed_from(rows, row)], StreamId("default", "first"), {1: b"gone"})
