@@ -32,7 +32,7 @@ COUNTED_TO = (256, 1_024, POSTINGS_MAX)
 RARENESS_MIN = 1e-6
 """The weight of a word that more than half of the entries have; from FTS5's bm25."""
 
-FULL_SHARE = 0.5
+FULL_SHARE = 0.3
 """The share of the query's words, weighted by their rareness, from which on a text counts in full. One with fewer has
 them by chance, or says it in other words: it counts with the square of what it has of that share.
 docs/adr/0103-search-in-other-words.md has the figures."""
