@@ -103,7 +103,7 @@ class EventRows:
             return recorded(self._named(row, stream))
 
     def _named_stream(self, number: Any) -> StreamId:
-        """The stream of a number. Raises TypeError or AttributeError for one without a name."""
+        """The stream of a number, whose names are None where it has none."""
         return StreamId(*self._streams.of({number}).get(number, _NAMELESS))
 
     def _learned(self, row: Row, stream: StreamId, alike: dict[tuple[Any, ...], Any]) -> tuple[StreamId, str, bytes]:
@@ -120,7 +120,7 @@ class EventRows:
     def _named(self, row: Row, stream: StreamId | None) -> Row:
         """The row with names, as `stored_event` takes it."""
         number, kind = row[STREAM], row[TYPE]
-        names = stream or self._streams.of({number}).get(number, _NAMELESS)
+        names = stream or self._named_stream(number)
         event_type = self._types.of({kind}).get(kind, _NAMELESS)[1]
         return (row[0], *names, *row[2:4], event_type, *row[5:])
 

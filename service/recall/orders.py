@@ -141,7 +141,7 @@ def _with_strengths(
     connection: Connection, table: str, scope: Scope, telling: Mapping[str, int], ranked: Sequence[Ranked]
 ) -> list[Ranked]:
     """The entries, each as strong as the share of the telling words that it has. A word weighs as much as in bm25, but
-    neither its times nor the length of the text count: a long text has its words in vain no more than a short one."""
+    neither its times nor the length of the text count: a long text is as strong as a short one with the same words."""
     (texts,) = connection.execute(f"SELECT count(*) FROM {table}_docsize").fetchone()
     found = dict.fromkeys((one.entry for one in ranked), 0.0)
     whole = 0.0
